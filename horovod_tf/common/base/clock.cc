@@ -1,0 +1,39 @@
+#include "horovod_tf/common/base/clock.h"
+
+#include <algorithm>
+
+#include "horovod_tf/common/base/mutex.h"
+
+namespace horovod_tf {
+namespace {
+
+class RealClock final : public Clock {
+ public:
+  TimePoint Now() const override { return std::chrono::steady_clock::now(); }
+  void WaitUntil(CondVar& condition, Mutex& mutex, TimePoint deadline) const override {
+    condition.WaitUntil(mutex, deadline);
+  }
+};
+
+constexpr double kCentury = 100.0 * 365 * 24 * 3600;
+
+}  // namespace
+
+TimePoint AfterDelay(TimePoint now, Duration delay) {
+  if (now == kNever || delay >= kNever - now) return kNever;
+  return now + delay;
+}
+
+Duration FromSeconds(double seconds) {
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(std::min(seconds, kCentury)));
+}
+
+double ToSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+const Clock& Clock::Real() {
+  static const RealClock clock;
+  return clock;
+}
+
+}  // namespace horovod_tf

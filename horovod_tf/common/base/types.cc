@@ -1,0 +1,123 @@
+#include "horovod_tf/common/base/types.h"
+
+#include <array>
+
+#include "horovod_tf/common/base/check.h"
+
+namespace horovod_tf {
+namespace {
+
+// The row whose `member` equals `value`; null if there is none. One search for every table here.
+template <typename Row, typename Enum>
+const Row* FindRow(const std::vector<Row>& rows, Enum Row::*member, std::uint64_t value) {
+  for (const Row& row : rows) {
+    if (static_cast<std::uint64_t>(row.*member) == value) return &row;
+  }
+  return nullptr;
+}
+
+template <typename Row, typename Enum>
+const Row& GetRow(const std::vector<Row>& rows, Enum Row::*member, Enum value) {
+  const Row* row = FindRow(rows, member, static_cast<std::uint64_t>(value));
+  HVD_CHECK(row != nullptr, "an enum value without a row in its table");
+  return *row;
+}
+
+template <typename Row, typename Enum>
+std::optional<Enum> GetEnum(const std::vector<Row>& rows, Enum Row::*member, std::uint64_t value) {
+  const Row* row = FindRow(rows, member, value);
+  return row == nullptr ? std::nullopt : std::optional<Enum>(row->*member);
+}
+
+}  // namespace
+
+const std::vector<DataTypeInfo>& DataTypes() {
+  static const std::vector<DataTypeInfo> rows = {
+      {DataType::kUInt8, "uint8", 1, true},       {DataType::kInt8, "int8", 1, true},
+      {DataType::kUInt16, "uint16", 2, false},    {DataType::kInt16, "int16", 2, false},
+      {DataType::kInt32, "int32", 4, true},       {DataType::kInt64, "int64", 8, true},
+      {DataType::kFloat16, "float16", 2, true},   {DataType::kFloat32, "float32", 4, true},
+      {DataType::kFloat64, "float64", 8, true},   {DataType::kBool, "bool", 1, false},
+      {DataType::kBFloat16, "bfloat16", 2, true},
+  };
+  return rows;
+}
+
+const DataTypeInfo& Info(DataType type) { return GetRow(DataTypes(), &DataTypeInfo::type, type); }
+std::optional<DataType> DataTypeFromInt(std::uint64_t value) {
+  return GetEnum(DataTypes(), &DataTypeInfo::type, value);
+}
+
+const std::vector<CollectiveKindInfo>& CollectiveKinds() {
+  static const std::vector<CollectiveKindInfo> rows = {
+      {CollectiveKind::kAllreduce, "allreduce", "ALLREDUCE", "NEGOTIATE_ALLREDUCE",
+       /*fusable=*/true, /*gathers_rows=*/false, /*has_root=*/false},
+      {CollectiveKind::kAllgather, "allgather", "ALLGATHER", "NEGOTIATE_ALLGATHER",
+       /*fusable=*/false, /*gathers_rows=*/true, /*has_root=*/false},
+      {CollectiveKind::kBroadcast, "broadcast", "BROADCAST", "NEGOTIATE_BROADCAST",
+       /*fusable=*/false, /*gathers_rows=*/false, /*has_root=*/true},
+  };
+  return rows;
+}
+
+const CollectiveKindInfo& Info(CollectiveKind kind) {
+  return GetRow(CollectiveKinds(), &CollectiveKindInfo::kind, kind);
+}
+std::optional<CollectiveKind> CollectiveKindFromInt(std::uint64_t value) {
+  return GetEnum(CollectiveKinds(), &CollectiveKindInfo::kind, value);
+}
+
+const std::vector<ReduceOpInfo>& ReduceOps() {
+  static const std::vector<ReduceOpInfo> rows = {
+      {ReduceOp::kAverage, "Average"}, {ReduceOp::kSum, "Sum"},         {ReduceOp::kMin, "Min"},
+      {ReduceOp::kMax, "Max"},         {ReduceOp::kProduct, "Product"},
+  };
+  return rows;
+}
+
+const ReduceOpInfo& Info(ReduceOp op) { return GetRow(ReduceOps(), &ReduceOpInfo::op, op); }
+std::optional<ReduceOp> ReduceOpFromInt(std::uint64_t value) {
+  return GetEnum(ReduceOps(), &ReduceOpInfo::op, value);
+}
+
+std::optional<std::int64_t> TensorShape::CheckedElements() const {
+  std::int64_t product = 1;
+  bool empty = false;
+  for (std::int64_t dim : dims_) {
+    if (dim < 0) return std::nullopt;
+    if (dim == 0) {
+      empty = true;
+    } else if (__builtin_mul_overflow(product, dim, &product)) {
+      return std::nullopt;
+    }
+  }
+  return empty ? 0 : product;
+}
+
+std::int64_t TensorShape::elements() const {
+  const std::optional<std::int64_t> elements = CheckedElements();
+  HVD_CHECK(elements.has_value(), "a shape that was not validated");
+  return *elements;
+}
+
+std::int64_t TensorShape::row_elements() const {
+  HVD_CHECK(rank() >= 1, "a scalar has no rows");
+  std::int64_t product = 1;
+  for (std::size_t i = 1; i < dims_.size(); ++i) product *= dims_[i];
+  return product;
+}
+
+std::string TensorShape::ToString() const {
+  std::string text = "[";
+  for (std::size_t i = 0; i < dims_.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(dims_[i]);
+  }
+  return text + "]";
+}
+
+std::string DeviceName(int device) {
+  return device == kCpuDevice ? "CPU" : "GPU " + std::to_string(device);
+}
+
+}  // namespace horovod_tf

@@ -1,0 +1,118 @@
+// The vocabulary of collectives: data types, kinds of collective, reduce operations, shapes. Each
+// enum has exactly one table; its numbers are on the wire and in the C API and never change.
+#ifndef HOROVOD_TF_COMMON_BASE_TYPES_H_
+#define HOROVOD_TF_COMMON_BASE_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace horovod_tf {
+
+enum class DataType : std::uint8_t {
+  kUInt8 = 0,
+  kInt8 = 1,
+  kUInt16 = 2,
+  kInt16 = 3,
+  kInt32 = 4,
+  kInt64 = 5,
+  kFloat16 = 6,
+  kFloat32 = 7,
+  kFloat64 = 8,
+  kBool = 9,
+  kBFloat16 = 10,
+};
+
+struct DataTypeInfo {
+  DataType type;
+  std::string_view name;  // TensorFlow's name
+  std::size_t size;       // bytes of one element
+  bool reducible;         // has arithmetic: may be allreduced
+};
+
+// All data types, in the order of their numbers.
+const std::vector<DataTypeInfo>& DataTypes();
+const DataTypeInfo& Info(DataType type);
+std::optional<DataType> DataTypeFromInt(std::uint64_t value);
+
+enum class CollectiveKind : std::uint8_t {
+  kAllreduce = 0,
+  kAllgather = 1,
+  kBroadcast = 2,
+};
+
+struct CollectiveKindInfo {
+  CollectiveKind kind;
+  std::string_view name;             // "allreduce"
+  std::string_view label;            // "ALLREDUCE", as in error texts and in the timeline
+  std::string_view negotiate_label;  // "NEGOTIATE_ALLREDUCE"
+  bool fusable;                      // several ready tensors may become one operation
+  bool gathers_rows;                 // dimension 0 may differ between ranks
+  bool has_root;
+};
+
+const std::vector<CollectiveKindInfo>& CollectiveKinds();
+const CollectiveKindInfo& Info(CollectiveKind kind);
+std::optional<CollectiveKind> CollectiveKindFromInt(std::uint64_t value);
+
+// The numbers are those of the reference system's public constants. 2 is its Adasum, which is not
+// offered here.
+enum class ReduceOp : std::uint8_t {
+  kAverage = 0,
+  kSum = 1,
+  kMin = 3,
+  kMax = 4,
+  kProduct = 5,
+};
+
+struct ReduceOpInfo {
+  ReduceOp op;
+  std::string_view name;  // "Average"
+};
+
+const std::vector<ReduceOpInfo>& ReduceOps();
+const ReduceOpInfo& Info(ReduceOp op);
+std::optional<ReduceOp> ReduceOpFromInt(std::uint64_t value);
+
+// The host's memory, as opposed to a GPU's number (0, 1, ...).
+inline constexpr int kCpuDevice = -1;
+
+// Dimensions of a tensor, all >= 0; no dimensions is a scalar.
+class TensorShape {
+ public:
+  TensorShape() = default;
+  TensorShape(std::initializer_list<std::int64_t> dims) : dims_(dims) {}
+  explicit TensorShape(std::vector<std::int64_t> dims) : dims_(std::move(dims)) {}
+
+  std::size_t rank() const { return dims_.size(); }
+  std::int64_t dim(std::size_t i) const { return dims_[i]; }
+  const std::vector<std::int64_t>& dims() const { return dims_; }
+  void set_dim(std::size_t i, std::int64_t value) { dims_[i] = value; }
+
+  // Product of the dimensions, or nothing if a dimension is negative or the product exceeds int64.
+  std::optional<std::int64_t> CheckedElements() const;
+  // The same. REQUIRES: CheckedElements() has a value, which every entry point verifies once.
+  std::int64_t elements() const;
+  // Elements of one row: the product of the dimensions from 1 on. REQUIRES: rank() >= 1.
+  std::int64_t row_elements() const;
+
+  // "[2, 3]"; "[]" for a scalar.
+  std::string ToString() const;
+
+  friend bool operator==(const TensorShape& a, const TensorShape& b) { return a.dims_ == b.dims_; }
+  friend bool operator!=(const TensorShape& a, const TensorShape& b) { return !(a == b); }
+
+ private:
+  std::vector<std::int64_t> dims_;
+};
+
+// "CPU" or "GPU 3".
+std::string DeviceName(int device);
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_BASE_TYPES_H_

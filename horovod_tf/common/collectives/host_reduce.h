@@ -1,0 +1,45 @@
+// Reductions of host memory: N inputs to one output, in the order of the inputs, so that every rank
+// and every run computes the same bits. Vectorised, with the instruction set chosen at run time.
+#ifndef HOROVOD_TF_COMMON_COLLECTIVES_HOST_REDUCE_H_
+#define HOROVOD_TF_COMMON_COLLECTIVES_HOST_REDUCE_H_
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "horovod_tf/common/base/types.h"
+
+namespace horovod_tf {
+
+// How the inputs become the output: out = postscale * op(prescale * in[0], ..., prescale *
+// in[n-1]), and for kAverage the sum is divided by `divisor`.
+//
+// float16 and bfloat16 are computed in float32 and rounded once, at the end. Integers wrap around;
+// an integer average truncates toward zero, exactly; integer scale factors other than 1 are applied
+// in float64 and truncate toward zero, saturating at the type's limits.
+struct Reduction {
+  DataType dtype = DataType::kFloat32;  // REQUIRES: Info(dtype).reducible
+  ReduceOp op = ReduceOp::kSum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  int divisor = 1;  // of kAverage: the number of ranks that took part
+};
+
+enum class InstructionSet { kScalar, kAvx2, kAvx512 };
+std::string_view InstructionSetName(InstructionSet set);
+// What this CPU and build can do, best last; always has kScalar.
+const std::vector<InstructionSet>& SupportedInstructionSets();
+
+// Thread rule: free functions, safe from any thread.
+//
+// `out` may be the same buffer as any of `inputs`, but may not overlap them otherwise. Buffers need
+// only their element's alignment. REQUIRES: inputs is not empty.
+void Reduce(const Reduction& reduction, const std::vector<const void*>& inputs,
+            std::size_t elements, void* out);
+// The same with a given instruction set, for tests and benchmarks. REQUIRES: it is supported.
+void ReduceWith(InstructionSet set, const Reduction& reduction,
+                const std::vector<const void*>& inputs, std::size_t elements, void* out);
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_COLLECTIVES_HOST_REDUCE_H_

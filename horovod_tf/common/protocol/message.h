@@ -1,0 +1,138 @@
+// The messages of the control plane and their codec. Ranks send Announce to the coordinator; the
+// coordinator sends every rank the same Log; Hello and Welcome open the conversation.
+// docs/protocol.md is the specification.
+//
+// Frame: magic u16 | version u8 | type u8 | process set varint | payload length u32 | payload.
+#ifndef HOROVOD_TF_COMMON_PROTOCOL_MESSAGE_H_
+#define HOROVOD_TF_COMMON_PROTOCOL_MESSAGE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/base/types.h"
+#include "horovod_tf/common/protocol/id_set.h"
+
+namespace horovod_tf {
+
+inline constexpr std::uint16_t kWireMagic = 0x4856;
+inline constexpr std::uint8_t kWireVersion = 1;
+// Set 0 is all ranks. Others have a coordinator of their own and share nothing but the transport.
+inline constexpr std::uint32_t kGlobalProcessSet = 0;
+
+inline constexpr std::size_t kMaxTensorNameBytes = 4096;
+inline constexpr std::size_t kMaxTensorRank = 254;
+
+// What one rank asks for: one tensor, one collective.
+struct Request {
+  std::string name;
+  CollectiveKind kind = CollectiveKind::kAllreduce;
+  DataType dtype = DataType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;  // reductions only
+  double prescale = 1.0;
+  double postscale = 1.0;
+  int root_rank = 0;        // broadcast only
+  int device = kCpuDevice;  // kCpuDevice or a GPU's number
+  TensorShape shape;
+};
+bool operator==(const Request& a, const Request& b);
+inline bool operator!=(const Request& a, const Request& b) { return !(a == b); }
+
+// What all ranks agreed on for one tensor: the request, and what may differ from rank to rank. For
+// ranks to compare with, `common.shape`'s dimension 0 is meaningless when the kind gathers rows and
+// `common.device` is meaningless always: both live in the vectors.
+struct TensorDefinition {
+  Request common;
+  std::vector<std::int64_t> first_dims;  // one per rank if the kind gathers rows, else empty
+  std::vector<int> devices;              // one per rank; empty: all on the CPU
+
+  // The request that `rank` made.
+  Request RequestOf(int rank) const;
+  // Bytes of the (largest) buffer to move: of the input for reductions and broadcast, of the output
+  // for a gather.
+  std::int64_t bytes() const;
+};
+
+// Rank -> coordinator, once, when starting.
+struct Hello {
+  std::string library_version;
+  std::string host;
+  // Settings that must be the same on all ranks (name, value): versions, chosen MPI, configuration.
+  std::vector<std::pair<std::string, std::string>> agreements;
+};
+
+// Coordinator -> rank: go ahead, or why not.
+struct Welcome {
+  Status status;
+  std::vector<std::string> hosts;  // by rank
+};
+
+// Rank -> coordinator: what became ready here since the last one.
+struct Announce {
+  std::uint64_t applied = 0;      // log records this rank has applied
+  std::vector<TensorId> known;    // ready, and equal to what the definition with this id says
+  std::vector<Request> requests;  // ready, in full
+  bool shutdown = false;          // this rank asks everybody to stop
+  std::string shutdown_reason;
+};
+
+// Records of the log. Every rank receives the same records in the same order and acts on them in
+// that order: "same order everywhere" is a property of the log and of nothing else.
+struct DefineRecord {  // `id` means this from now on (also replaces an older meaning)
+  TensorId id = 0;
+  TensorDefinition definition;
+};
+struct ExecuteRecord {  // one batch, run as one operation
+  std::vector<TensorId> ids;
+};
+struct ExecuteOnceRecord {  // a batch of one tensor that has no id
+  TensorDefinition definition;
+};
+struct ForgetRecord {  // these ids mean nothing any more
+  std::vector<TensorId> ids;
+};
+struct ErrorRecord {  // this round of these tensors failed; everything else goes on
+  std::vector<std::string> names;
+  Status status;
+};
+struct ShutdownRecord {  // the last record
+  int rank = 0;          // who asked
+  Status status;         // why, as every waiting and later operation is told
+};
+using LogRecord = std::variant<DefineRecord, ExecuteRecord, ExecuteOnceRecord, ForgetRecord,
+                               ErrorRecord, ShutdownRecord>;
+
+// Coordinator -> all ranks.
+struct Log {
+  std::uint64_t first_sequence = 0;  // number of the first record here
+  std::vector<LogRecord> records;
+};
+
+using Message = std::variant<Hello, Welcome, Announce, Log>;
+
+// "Announce", for error texts.
+std::string_view MessageTypeName(const Message& message);
+
+// What a decoder may believe about the world; values outside are refused.
+struct DecodeLimits {
+  int world_size = 1;
+};
+
+std::string EncodeMessage(const Message& message, std::uint32_t process_set = kGlobalProcessSet);
+
+// InvalidArgument with field and offset for anything but exactly one well-formed message.
+Status DecodeMessage(std::string_view bytes, const DecodeLimits& limits, Message* message,
+                     std::uint32_t* process_set);
+
+// What a rank may submit: name not empty nor too long, shape representable, type known to the kind,
+// root a rank, factors finite. InvalidArgument names the tensor. Decoders apply it to peers'
+// requests too.
+Status ValidateRequest(const Request& request, int world_size);
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_PROTOCOL_MESSAGE_H_

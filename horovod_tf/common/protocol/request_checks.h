@@ -1,0 +1,25 @@
+// The cross-rank checks of one tensor's requests, as one table in the order in which they are made.
+#ifndef HOROVOD_TF_COMMON_PROTOCOL_REQUEST_CHECKS_H_
+#define HOROVOD_TF_COMMON_PROTOCOL_REQUEST_CHECKS_H_
+
+#include <vector>
+
+#include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/protocol/message.h"
+
+namespace horovod_tf {
+
+// `requests` has one request per rank, all with the same name. OK, or FailedPrecondition with the
+// tensor, both ranks and both values of the first check that fails. Pure.
+//
+// Order: data type; kind of collective; allreduce and broadcast: shape; reductions: operation, then
+// scale factors; allgather: not a scalar, number of dimensions, dimensions from 1 on; broadcast:
+// root rank; CPU or GPU.
+Status CheckRequests(const std::vector<Request>& requests);
+
+// The definition that checked requests amount to. REQUIRES: CheckRequests(requests).ok().
+TensorDefinition Define(const std::vector<Request>& requests);
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_PROTOCOL_REQUEST_CHECKS_H_

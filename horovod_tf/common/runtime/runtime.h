@@ -1,0 +1,77 @@
+// Runtime: one rank of one job: the background thread, its states, and everything it owns. Several
+// may live in one process (tests do that); the product has one, in process_runtime.h.
+#ifndef HOROVOD_TF_COMMON_RUNTIME_RUNTIME_H_
+#define HOROVOD_TF_COMMON_RUNTIME_RUNTIME_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "horovod_tf/common/base/clock.h"
+#include "horovod_tf/common/base/config.h"
+#include "horovod_tf/common/base/logging.h"
+#include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/collectives/registry.h"
+#include "horovod_tf/common/runtime/tensor_entry.h"
+#include "horovod_tf/common/transport/topology.h"
+#include "horovod_tf/common/transport/transport.h"
+
+namespace horovod_tf {
+
+// Idle -> Starting -> Running -> Draining -> Stopped, and Failed from any but Stopped. Forward
+// only.
+enum class RuntimeState { kIdle, kStarting, kRunning, kDraining, kStopped, kFailed };
+std::string_view RuntimeStateName(RuntimeState state);
+// Whether the table of transitions has this one.
+bool TransitionAllowed(RuntimeState from, RuntimeState to);
+
+struct RuntimeOptions {
+  Config config;
+  const Clock* clock = &Clock::Real();
+  // Settings beside the configuration's own that all ranks must share (name, value).
+  std::vector<std::pair<std::string, std::string>> agreements;
+  std::unique_ptr<Transport> transport;
+  BackendRegistry backends;
+  std::shared_ptr<Logger> logger;
+};
+
+// Thread rule: all public functions are for any thread.
+class Runtime {
+ public:
+  explicit Runtime(RuntimeOptions options);
+  // Stops, with the configured deadline, if that has not been done.
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  // Starts the thread, meets the other ranks, and returns when all have agreed, when the start has
+  // failed, or when the configured time is over (then the text says who is missing). REQUIRES:
+  // called once.
+  Status Start();
+
+  // The one entry point: the kind of collective is data. All of the group or none; every completion
+  // is finished exactly once whatever happens, perhaps before this returns, perhaps on another
+  // thread.
+  void Enqueue(std::vector<TensorEntry> group);
+
+  // Asks all ranks to stop, waits until this one has stopped (or for the configured time, then
+  // fails), and joins the thread. Harmless when repeated. From a completion's callback it only
+  // asks.
+  Status Stop(std::string_view reason);
+
+  RuntimeState state() const;
+  // OK while not failed; the first failure afterwards.
+  Status failure() const;
+  // REQUIRES: Start() returned OK.
+  const Topology& topology() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_RUNTIME_RUNTIME_H_

@@ -1,0 +1,45 @@
+// TensorQueue: the door between the framework's threads and the background thread.
+#ifndef HOROVOD_TF_COMMON_RUNTIME_TENSOR_QUEUE_H_
+#define HOROVOD_TF_COMMON_RUNTIME_TENSOR_QUEUE_H_
+
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "horovod_tf/common/base/mutex.h"
+#include "horovod_tf/common/runtime/tensor_entry.h"
+
+namespace horovod_tf {
+
+// Thread rule: safe for use from any thread. No callback runs while its lock is held.
+class TensorQueue {
+ public:
+  // `world_size` is what root ranks are validated against.
+  explicit TensorQueue(int world_size);
+
+  // Adds all of `group` or none. Every completion is finished exactly once, whatever happens: if
+  // the group is refused (a request that is not valid, a name that is in flight or twice in the
+  // group, a closed queue) then now, on this thread, with the reason. `*was_empty` (may be null)
+  // says whether the background thread has to be woken. Returns what the completions were told.
+  Status Add(std::vector<TensorEntry> group, bool* was_empty);
+
+  // Everything added since the last call, in order.
+  std::vector<TensorEntry> TakeNew();
+
+  // From now on Add refuses with `reason` (not OK; the first reason stays). What was added but not
+  // taken is returned for the caller to finish.
+  std::vector<TensorEntry> Close(const Status& reason);
+
+  // Names in flight: added and not yet finished. For diagnosis.
+  std::size_t in_flight() const;
+
+ private:
+  struct State;  // shared with the completions, which may outlive the queue
+  std::shared_ptr<State> state_;
+  const int world_size_;
+};
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_RUNTIME_TENSOR_QUEUE_H_

@@ -1,0 +1,63 @@
+// Timeline: a Chrome trace of what every tensor is doing, written by a thread of its own. The hot
+// path only puts a small record into a bounded queue; when that is full, records are dropped and
+// counted. The file is valid JSON whenever it is looked at.
+#ifndef HOROVOD_TF_COMMON_RUNTIME_TIMELINE_H_
+#define HOROVOD_TF_COMMON_RUNTIME_TIMELINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "horovod_tf/common/base/clock.h"
+#include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/base/types.h"
+#include "horovod_tf/common/protocol/coordinator.h"
+
+namespace horovod_tf {
+
+struct TimelineOptions {
+  std::string path;
+  std::size_t queue_capacity = 1 << 16;  // records
+};
+
+// One row per tensor (pid), in order of first appearance: NEGOTIATE_<KIND> with a tick per rank
+// that became ready, then <KIND> with its activities nested in it, closed with type and shape.
+//
+// Thread rule: safe for use from any thread; the events of one tensor must not be reported from two
+// threads at once.
+class Timeline : public NegotiationObserver {
+ public:
+  // Fails if the file cannot be made; the text names the path and the system's reason.
+  static Status Open(const TimelineOptions& options, const Clock& clock,
+                     std::unique_ptr<Timeline>* timeline);
+  // Writes what is queued and joins the writer.
+  ~Timeline() override;
+
+  // Negotiation. The first OnRankReady of a round opens NEGOTIATE_<KIND>.
+  void OnRankReady(const std::string& name, CollectiveKind kind, int rank) override;
+  void OnNegotiated(const std::string& name) override;
+
+  // Execution. `activity` is a constant like "MPI_ALLREDUCE" that outlives the timeline.
+  void Start(const std::string& name, CollectiveKind kind);
+  void ActivityStart(const std::string& name, std::string_view activity);
+  void ActivityEnd(const std::string& name);
+  // Also closes activities that are still open. `shape` of the result; an error has no type and
+  // shape.
+  void End(const std::string& name, DataType dtype, const TensorShape& shape);
+  void EndWithError(const std::string& name);
+
+  std::uint64_t dropped() const;
+  // Returns when everything reported before is in the file, or at the deadline. For tests and
+  // shutdown.
+  void Flush(TimePoint deadline);
+
+ private:
+  class Impl;
+  explicit Timeline(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_RUNTIME_TIMELINE_H_
