@@ -10,7 +10,8 @@ namespace {
 class RealClock final : public Clock {
  public:
   TimePoint Now() const override { return std::chrono::steady_clock::now(); }
-  void WaitUntil(CondVar& condition, Mutex& mutex, TimePoint deadline) const override {
+  void WaitUntil(CondVar& condition, Mutex& mutex, TimePoint deadline) const override
+      HVD_REQUIRES(mutex) {
     condition.WaitUntil(mutex, deadline);
   }
 };
