@@ -4,6 +4,7 @@
 #define HOROVOD_TF_COMMON_RUNTIME_COMPLETION_H_
 
 #include <functional>
+#include <utility>
 
 #include "horovod_tf/common/base/status.h"
 
@@ -26,7 +27,7 @@ class Completion {
   bool pending() const { return callback_ != nullptr; }
   // `before` runs first when this is finished (the queue forgets the name before the framework can
   // submit it again). REQUIRES: pending(), and none was added before.
-  void AddBefore(std::function<void()> before) { before_ = std::move(before); }
+  void AddBefore(std::function<void()> before);
   // Calls back. The callback may submit tensors and may ask for shutdown. An exception that it
   // throws is reported on stderr and goes no further. REQUIRES: pending(), and no lock of ours is
   // held.

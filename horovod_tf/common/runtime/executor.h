@@ -18,12 +18,13 @@ namespace horovod_tf {
 // Thread rule: for the background thread.
 class Executor {
  public:
-  // All outlive the executor; `timeline` may be null.
+  // All outlive the executor, and `timeline`, which may be null, also every completion that a
+  // backend took over.
   Executor(const BackendRegistry& backends, Transport& transport, Timeline* timeline);
   ~Executor();
 
-  // Runs one batch. Every entry is finished exactly once, before this returns or later by a backend
-  // that took the completion over. `definitions` is parallel to `entries`.
+  // Runs one batch, which is not empty. Every entry is finished exactly once, before this returns
+  // or later by a backend that took the completion over. `definitions` is parallel to `entries`.
   //
   // An error that every rank meets alike (no backend supports the batch) is told to the entries
   // only and OK is returned. Any other error may have left peers in the middle of the operation: it

@@ -2,12 +2,11 @@
 #ifndef HOROVOD_TF_COMMON_RUNTIME_TENSOR_QUEUE_H_
 #define HOROVOD_TF_COMMON_RUNTIME_TENSOR_QUEUE_H_
 
+#include <cstddef>
 #include <memory>
-#include <string>
-#include <unordered_set>
 #include <vector>
 
-#include "horovod_tf/common/base/mutex.h"
+#include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/runtime/tensor_entry.h"
 
 namespace horovod_tf {
@@ -36,6 +35,10 @@ class TensorQueue {
 
  private:
   struct State;  // shared with the completions, which may outlive the queue
+
+  // All or nothing; what was refused is left in `group`.
+  Status Insert(std::vector<TensorEntry>* group, bool* was_empty);
+
   std::shared_ptr<State> state_;
   const int world_size_;
 };

@@ -13,8 +13,15 @@
 namespace horovod_tf {
 
 // One endpoint per entry of `hosts`, in rank order. The endpoints share the hub, which lives until
-// the last of them is gone; each may be driven by a thread of its own. An endpoint that is
-// destroyed counts as lost if the others still send to it. `clock` outlives them.
+// the last of them is gone; each may be driven by a thread of its own. `clock` outlives them.
+//
+// Destroying an endpoint means leaving, which is no failure of the job by itself: at a clean
+// shutdown some rank is always the first to go. What it sent still arrives; what is sent to it is
+// dropped, and the send is OK; health() stays OK. But nothing more can come from it, so that
+// nobody may wait for it: its leaving ends every peer's current or next Wait, and Receive fails
+// with Unavailable, naming the rank, once nothing that arrived is left. A Broadcast reaches every
+// rank before any can leave: what ends a job goes out as one Broadcast, and then nobody mistakes
+// the first to go for a loss. An endpoint that gives up must Abort before it is destroyed.
 std::vector<std::unique_ptr<Transport>> MakeLocalTransports(const std::vector<std::string>& hosts,
                                                             const Clock& clock = Clock::Real());
 
