@@ -120,6 +120,9 @@ std::string_view MessageTypeName(const Message& message);
 // What a decoder may believe about the world; values outside are refused.
 struct DecodeLimits {
   int world_size = 1;
+  // Tensor ids in one message, all its sets together: a run of millions takes a few bytes, so this
+  // and not the size of the message is what bounds the memory to decode it.
+  std::size_t max_ids = kMaxTensorIds;
 };
 
 std::string EncodeMessage(const Message& message, std::uint32_t process_set = kGlobalProcessSet);
@@ -132,6 +135,10 @@ Status DecodeMessage(std::string_view bytes, const DecodeLimits& limits, Message
 // root a rank, factors finite. InvalidArgument names the tensor. Decoders apply it to peers'
 // requests too.
 Status ValidateRequest(const Request& request, int world_size);
+
+// Whether the rows of all ranks together are representable; InvalidArgument names the tensor.
+// REQUIRES: `common` is valid, gathers rows and is not a scalar; first_dims >= 0.
+Status ValidateGatheredSize(const Request& common, const std::vector<std::int64_t>& first_dims);
 
 }  // namespace horovod_tf
 

@@ -1,0 +1,117 @@
+#include "horovod_tf/common/protocol/message.h"
+
+#include <cmath>
+#include <numeric>
+
+namespace horovod_tf {
+namespace {
+
+Status Invalid(const Request& request, const std::string& what) {
+  return Status::InvalidArgument("Tensor '" + request.name + "': " + what);
+}
+
+Status ValidateName(const std::string& name) {
+  if (name.empty()) return Status::InvalidArgument("A tensor needs a name; this one is empty.");
+  if (name.size() > kMaxTensorNameBytes) {
+    return Status::InvalidArgument("The name of tensor '" + name.substr(0, 64) + "...' has " +
+                                   std::to_string(name.size()) + " bytes; at most " +
+                                   std::to_string(kMaxTensorNameBytes) + " are allowed.");
+  }
+  return Status::Ok();
+}
+
+// An enum may hold any number when it comes from a cast at the C API, so the tables decide.
+Status ValidateTypes(const Request& request) {
+  const auto kind = static_cast<std::uint64_t>(request.kind);
+  const auto dtype = static_cast<std::uint64_t>(request.dtype);
+  const auto op = static_cast<std::uint64_t>(request.reduce_op);
+  if (!CollectiveKindFromInt(kind).has_value()) {
+    return Invalid(request, "unknown kind of collective " + std::to_string(kind) + ".");
+  }
+  if (!DataTypeFromInt(dtype).has_value()) {
+    return Invalid(request, "unknown data type " + std::to_string(dtype) + ".");
+  }
+  if (!ReduceOpFromInt(op).has_value()) {
+    return Invalid(request, "unknown reduce operation " + std::to_string(op) + ".");
+  }
+  if (request.kind == CollectiveKind::kAllreduce && !Info(request.dtype).reducible) {
+    return Invalid(request, "data type " + std::string(Info(request.dtype).name) +
+                                " cannot be allreduced; cast it to a type with arithmetic.");
+  }
+  return Status::Ok();
+}
+
+Status ValidateShape(const Request& request) {
+  if (request.shape.rank() > kMaxTensorRank) {
+    return Invalid(request, std::to_string(request.shape.rank()) + " dimensions; at most " +
+                                std::to_string(kMaxTensorRank) + " are allowed.");
+  }
+  const std::optional<std::int64_t> elements = request.shape.CheckedElements();
+  std::int64_t bytes = 0;
+  if (!elements.has_value() ||
+      __builtin_mul_overflow(*elements, Info(request.dtype).size, &bytes)) {
+    return Invalid(request, "shape " + request.shape.ToString() +
+                                " has a negative dimension or more than 2^63-1 bytes.");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+bool operator==(const Request& a, const Request& b) {
+  return a.name == b.name && a.kind == b.kind && a.dtype == b.dtype && a.reduce_op == b.reduce_op &&
+         a.prescale == b.prescale && a.postscale == b.postscale && a.root_rank == b.root_rank &&
+         a.device == b.device && a.shape == b.shape;
+}
+
+Request TensorDefinition::RequestOf(int rank) const {
+  const auto index = static_cast<std::size_t>(rank);
+  Request request = common;
+  if (!first_dims.empty()) request.shape.set_dim(0, first_dims[index]);
+  request.device = devices.empty() ? kCpuDevice : devices[index];
+  return request;
+}
+
+std::int64_t TensorDefinition::bytes() const {
+  const std::int64_t elements =
+      Info(common.kind).gathers_rows
+          ? std::accumulate(first_dims.begin(), first_dims.end(), std::int64_t{0}) *
+                common.shape.row_elements()
+          : common.shape.elements();
+  return elements * static_cast<std::int64_t>(Info(common.dtype).size);
+}
+
+Status ValidateGatheredSize(const Request& common, const std::vector<std::int64_t>& first_dims) {
+  std::int64_t rows = 0;
+  for (std::int64_t dim : first_dims) {
+    if (__builtin_add_overflow(rows, dim, &rows)) {
+      return Invalid(common, "the rows of all ranks together are more than 2^63-1.");
+    }
+  }
+  Request gathered = common;
+  gathered.shape.set_dim(0, rows);
+  return ValidateShape(gathered);
+}
+
+Status ValidateRequest(const Request& request, int world_size) {
+  HVD_RETURN_IF_ERROR(ValidateName(request.name));
+  HVD_RETURN_IF_ERROR(ValidateTypes(request));
+  HVD_RETURN_IF_ERROR(ValidateShape(request));
+  if (!std::isfinite(request.prescale) || !std::isfinite(request.postscale)) {
+    return Invalid(request, "prescale and postscale factors must be finite; they are " +
+                                std::to_string(request.prescale) + " and " +
+                                std::to_string(request.postscale) + ".");
+  }
+  if (Info(request.kind).has_root && (request.root_rank < 0 || request.root_rank >= world_size)) {
+    return Invalid(request, "root rank " + std::to_string(request.root_rank) +
+                                " is not a rank; ranks are 0 to " + std::to_string(world_size - 1) +
+                                ".");
+  }
+  if (request.device < kCpuDevice) {
+    return Invalid(request, "device " + std::to_string(request.device) +
+                                " is neither the CPU (-1) nor a GPU's number.");
+  }
+  return Status::Ok();
+}
+
+}  // namespace horovod_tf

@@ -1,0 +1,460 @@
+// Encoder and decoder of messages. Encoding is canonical: a message has exactly one encoding, and
+// the decoder accepts no other, so decoding and encoding again gives the very same bytes.
+#include <array>
+#include <limits>
+#include <optional>
+#include <type_traits>
+
+#include "horovod_tf/common/base/check.h"
+#include "horovod_tf/common/protocol/message.h"
+#include "horovod_tf/common/protocol/wire.h"
+
+namespace horovod_tf {
+namespace {
+
+// In the order of `Message` and of `LogRecord`. A type's number on the wire is its place here,
+// counted from 1, so that a zeroed byte is never a type.
+constexpr std::array<std::string_view, std::variant_size_v<Message>> kMessageNames = {
+    "Hello", "Welcome", "Announce", "Log"};
+constexpr std::size_t kFirstType = 1;
+
+// Bits of a request's flags.
+constexpr std::uint8_t kHasFactors = 1;  // else both are 1
+constexpr std::uint8_t kHasDevice = 2;   // else the CPU
+// Bits of an announcement's flags.
+constexpr std::uint8_t kAsksShutdown = 1;
+
+// Fewest bytes that one of these takes, to refuse counts that cannot be true.
+constexpr std::size_t kMinStringBytes = 1;
+constexpr std::size_t kMinRequestBytes = 8;
+constexpr std::size_t kMinRecordBytes = 2;
+
+bool HasFactors(const Request& request) {
+  return request.prescale != 1.0 || request.postscale != 1.0;
+}
+
+// Thread rule: one thread at a time.
+class Encoder {
+ public:
+  explicit Encoder(WireWriter* writer) : writer_(*writer) {}
+
+  void Write(const Hello& hello) {
+    writer_.String(hello.library_version);
+    writer_.String(hello.host);
+    writer_.Varint(hello.agreements.size());
+    for (const auto& [name, value] : hello.agreements) {
+      writer_.String(name);
+      writer_.String(value);
+    }
+  }
+
+  void Write(const Welcome& welcome) {
+    Write(welcome.status);
+    Write(welcome.hosts);
+  }
+
+  void Write(const Announce& announce) {
+    writer_.U8(announce.shutdown ? kAsksShutdown : 0);
+    writer_.Varint(announce.applied);
+    WriteIdSet(announce.known, &writer_);
+    writer_.Varint(announce.requests.size());
+    for (const Request& request : announce.requests) Write(request);
+    if (announce.shutdown) writer_.String(announce.shutdown_reason);
+  }
+
+  void Write(const Log& log) {
+    writer_.Varint(log.first_sequence);
+    writer_.Varint(log.records.size());
+    for (const LogRecord& record : log.records) {
+      writer_.U8(static_cast<std::uint8_t>(record.index() + kFirstType));
+      std::visit([this](const auto& alternative) { Write(alternative); }, record);
+    }
+  }
+
+ private:
+  void Write(const DefineRecord& record) {
+    writer_.Varint(record.id);
+    Write(record.definition);
+  }
+  void Write(const ExecuteRecord& record) { WriteIdSet(record.ids, &writer_); }
+  void Write(const ExecuteOnceRecord& record) { Write(record.definition); }
+  void Write(const ForgetRecord& record) { WriteIdSet(record.ids, &writer_); }
+  void Write(const ErrorRecord& record) {
+    Write(record.names);
+    Write(record.status);
+  }
+  void Write(const ShutdownRecord& record) {
+    writer_.SignedVarint(record.rank);
+    Write(record.status);
+  }
+
+  void Write(const Status& status) {
+    writer_.Varint(static_cast<std::uint64_t>(status.code()));
+    if (!status.ok()) writer_.String(status.message());
+  }
+
+  void Write(const std::vector<std::string>& strings) {
+    writer_.Varint(strings.size());
+    for (const std::string& string : strings) writer_.String(string);
+  }
+
+  void Write(const Request& request) {
+    writer_.String(request.name);
+    writer_.U8(static_cast<std::uint8_t>(request.kind));
+    writer_.U8(static_cast<std::uint8_t>(request.dtype));
+    writer_.U8(static_cast<std::uint8_t>(request.reduce_op));
+    const bool factors = HasFactors(request);
+    const bool device = request.device != kCpuDevice;
+    writer_.U8(static_cast<std::uint8_t>((factors ? kHasFactors : 0) | (device ? kHasDevice : 0)));
+    if (factors) {
+      writer_.F64(request.prescale);
+      writer_.F64(request.postscale);
+    }
+    if (device) writer_.SignedVarint(request.device);
+    writer_.SignedVarint(request.root_rank);
+    writer_.Varint(request.shape.rank());
+    for (std::int64_t dim : request.shape.dims()) writer_.Varint(static_cast<std::uint64_t>(dim));
+  }
+
+  void Write(const TensorDefinition& definition) {
+    // What means nothing in a definition is not told.
+    Request common = definition.common;
+    common.device = kCpuDevice;
+    if (Info(common.kind).gathers_rows && common.shape.rank() > 0) common.shape.set_dim(0, 0);
+    Write(common);
+    writer_.Varint(definition.first_dims.size());
+    for (std::int64_t dim : definition.first_dims) writer_.Varint(static_cast<std::uint64_t>(dim));
+    writer_.Varint(definition.devices.size());
+    for (int device : definition.devices) writer_.Varint(static_cast<std::uint64_t>(device));
+  }
+
+  WireWriter& writer_;
+};
+
+// Thread rule: one thread at a time. After a failure everything reads as nothing; the caller looks
+// at the reader once, at the end.
+class Decoder {
+ public:
+  Decoder(const DecodeLimits& limits, WireReader* reader)
+      : world_size_(static_cast<std::size_t>(limits.world_size)),
+        ids_left_(limits.max_ids),
+        reader_(*reader) {}
+
+  // Reads alternative number `index` of a variant; false if there is none.
+  template <std::size_t I = 0, typename Variant>
+  bool ReadAlternative(std::size_t index, Variant* variant) {
+    if constexpr (I < std::variant_size_v<Variant>) {
+      if (index != I) return ReadAlternative<I + 1>(index, variant);
+      Read(&variant->template emplace<I>());
+      return true;
+    } else {
+      return false;
+    }
+  }
+
+  // Where the failure was, if there was one: the field of the message.
+  std::string_view field() const { return field_; }
+
+ private:
+  // What is read from here on, for the text of a failure.
+  void Field(std::string_view name) {
+    if (reader_.ok()) field_ = name;
+  }
+
+  void Read(Hello* hello) {
+    Field("library_version");
+    hello->library_version = reader_.String();
+    Field("host");
+    hello->host = reader_.String();
+    Field("agreements");
+    const std::size_t count = reader_.Count(2 * kMinStringBytes);
+    for (std::size_t i = 0; i < count && reader_.ok(); ++i) {
+      std::string name(reader_.String());
+      hello->agreements.emplace_back(std::move(name), reader_.String());
+    }
+  }
+
+  void Read(Welcome* welcome) {
+    Field("status");
+    welcome->status = ReadStatus();
+    Field("hosts");
+    welcome->hosts = ReadStrings();
+    CheckSize(welcome->hosts.size(), welcome->status.ok() ? world_size_ : 0);
+  }
+
+  void Read(Announce* announce) {
+    Field("flags");
+    announce->shutdown = ReadFlags(kAsksShutdown) != 0;
+    Field("applied");
+    announce->applied = reader_.Varint();
+    Field("known");
+    announce->known = ReadIds();
+    Field("requests");
+    const std::size_t count = reader_.Count(kMinRequestBytes);
+    for (std::size_t i = 0; i < count && reader_.ok(); ++i) {
+      announce->requests.push_back(ReadRequest());
+    }
+    Field("shutdown_reason");
+    if (announce->shutdown) announce->shutdown_reason = reader_.String();
+  }
+
+  void Read(Log* log) {
+    Field("first_sequence");
+    log->first_sequence = reader_.Varint();
+    Field("records");
+    const std::size_t count = reader_.Count(kMinRecordBytes);
+    if (log->first_sequence > std::numeric_limits<std::uint64_t>::max() - count) {
+      reader_.Fail("sequence numbers past 2^64");
+    }
+    for (std::size_t i = 0; i < count && reader_.ok(); ++i) {
+      Field("records");
+      const std::size_t type = reader_.U8();
+      LogRecord& record = log->records.emplace_back();
+      if (!ReadAlternative(type - kFirstType, &record)) {
+        reader_.Fail("unknown record type " + std::to_string(type) + "; known are 1 to " +
+                     std::to_string(std::variant_size_v<LogRecord>));
+      }
+    }
+  }
+
+  void Read(DefineRecord* record) {
+    Field("records.Define");
+    const std::uint64_t id = reader_.Varint();
+    if (id >= kMaxTensorIds) {
+      reader_.Fail("tensor id " + std::to_string(id) + ", of which the largest allowed is " +
+                   std::to_string(kMaxTensorIds - 1));
+    }
+    record->id = static_cast<TensorId>(id);
+    record->definition = ReadDefinition();
+  }
+  void Read(ExecuteRecord* record) {
+    Field("records.Execute");
+    record->ids = ReadIds();
+    CheckNotEmpty(record->ids.size());
+  }
+  void Read(ExecuteOnceRecord* record) {
+    Field("records.ExecuteOnce");
+    record->definition = ReadDefinition();
+  }
+  void Read(ForgetRecord* record) {
+    Field("records.Forget");
+    record->ids = ReadIds();
+    CheckNotEmpty(record->ids.size());
+  }
+  void Read(ErrorRecord* record) {
+    Field("records.Error");
+    record->names = ReadStrings();
+    CheckNotEmpty(record->names.size());
+    record->status = ReadError();
+  }
+  void Read(ShutdownRecord* record) {
+    Field("records.Shutdown");
+    record->rank = ReadInt();
+    if (record->rank < 0 || static_cast<std::size_t>(record->rank) >= world_size_) {
+      reader_.Fail("rank " + std::to_string(record->rank) + " of " + std::to_string(world_size_));
+    }
+    record->status = ReadError();
+  }
+
+  std::uint8_t ReadFlags(std::uint8_t known) {
+    const std::uint8_t flags = reader_.U8();
+    if ((flags & ~known) != 0) {
+      reader_.Fail("flags " + std::to_string(flags) + ", of which only " + std::to_string(known) +
+                   " are known");
+    }
+    return flags;
+  }
+
+  int ReadInt() {
+    const std::int64_t value = reader_.SignedVarint();
+    if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
+      reader_.Fail("number " + std::to_string(value) + " of more than 32 bits");
+      return 0;
+    }
+    return static_cast<int>(value);
+  }
+
+  std::int64_t ReadDim() {
+    const std::uint64_t value = reader_.Varint();
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      reader_.Fail("dimension " + std::to_string(value) + " of more than 63 bits");
+      return 0;
+    }
+    return static_cast<std::int64_t>(value);
+  }
+
+  Status ReadStatus() {
+    const std::uint64_t number = reader_.Varint();
+    const std::optional<StatusCode> code = number <= std::numeric_limits<std::uint8_t>::max()
+                                               ? StatusCodeFromInt(static_cast<int>(number))
+                                               : std::nullopt;
+    if (!code.has_value()) reader_.Fail("unknown status code " + std::to_string(number));
+    if (!reader_.ok() || *code == StatusCode::kOk) return Status::Ok();
+    return Status::FromCode(*code, std::string(reader_.String()));
+  }
+
+  Status ReadError() {
+    Status status = ReadStatus();
+    if (status.ok()) reader_.Fail("status OK where only an error makes sense");
+    return status;
+  }
+
+  std::vector<std::string> ReadStrings() {
+    std::vector<std::string> strings;
+    const std::size_t count = reader_.Count(kMinStringBytes);
+    for (std::size_t i = 0; i < count && reader_.ok(); ++i) strings.emplace_back(reader_.String());
+    return strings;
+  }
+
+  // A set of a million ids takes a few bytes, so what bounds the memory of a message is one limit
+  // for all the sets in it.
+  std::vector<TensorId> ReadIds() {
+    std::vector<TensorId> ids = ReadIdSet(ids_left_, &reader_);
+    ids_left_ -= ids.size();
+    return ids;
+  }
+
+  Request ReadRequest() {
+    Request request;
+    request.name = reader_.String();
+    // Numbers that no table knows stay in the enums for ValidateRequest to refuse.
+    request.kind = static_cast<CollectiveKind>(reader_.U8());
+    request.dtype = static_cast<DataType>(reader_.U8());
+    request.reduce_op = static_cast<ReduceOp>(reader_.U8());
+    const std::uint8_t flags = ReadFlags(kHasFactors | kHasDevice);
+    if ((flags & kHasFactors) != 0) {
+      request.prescale = reader_.F64();
+      request.postscale = reader_.F64();
+      if (!HasFactors(request)) reader_.Fail("factors of 1, which are not to be sent");
+    }
+    if ((flags & kHasDevice) != 0) {
+      request.device = ReadInt();
+      if (request.device == kCpuDevice) reader_.Fail("the CPU as device, which is not to be sent");
+    }
+    request.root_rank = ReadInt();
+    std::vector<std::int64_t> dims(reader_.Count(1));
+    for (std::int64_t& dim : dims) dim = ReadDim();
+    request.shape = TensorShape(std::move(dims));
+    if (reader_.ok()) {
+      const Status status = ValidateRequest(request, static_cast<int>(world_size_));
+      if (!status.ok()) reader_.Fail(status.message());
+    }
+    return request;
+  }
+
+  TensorDefinition ReadDefinition() {
+    TensorDefinition definition;
+    definition.common = ReadRequest();
+    definition.first_dims.resize(reader_.Count(1));
+    for (std::int64_t& dim : definition.first_dims) dim = ReadDim();
+    const std::size_t device_count = reader_.Count(1);
+    for (std::size_t i = 0; i < device_count && reader_.ok(); ++i) {
+      const std::uint64_t device = reader_.Varint();
+      if (device > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) {
+        reader_.Fail("device " + std::to_string(device) + " of more than 31 bits");
+      }
+      definition.devices.push_back(static_cast<int>(device));
+    }
+    if (reader_.ok()) CheckDefinition(definition);
+    return definition;
+  }
+
+  void CheckDefinition(const TensorDefinition& definition) {
+    if (definition.common.device != kCpuDevice) {
+      reader_.Fail("a definition whose device is not among its devices");
+    }
+    if (!definition.devices.empty()) CheckSize(definition.devices.size(), world_size_);
+    if (!Info(definition.common.kind).gathers_rows) {
+      CheckSize(definition.first_dims.size(), 0);
+      return;
+    }
+    CheckSize(definition.first_dims.size(), world_size_);
+    if (definition.common.shape.rank() == 0 || definition.common.shape.dim(0) != 0) {
+      reader_.Fail("a definition that gathers rows and whose dimension 0 is not 0");
+      return;
+    }
+    const Status status = ValidateGatheredSize(definition.common, definition.first_dims);
+    if (!status.ok()) reader_.Fail(status.message());
+  }
+
+  void CheckSize(std::size_t size, std::size_t expected) {
+    if (size != expected) {
+      reader_.Fail(std::to_string(size) + " values where there must be " +
+                   std::to_string(expected));
+    }
+  }
+  void CheckNotEmpty(std::size_t size) {
+    if (size == 0) reader_.Fail("a record about no tensor");
+  }
+
+  const std::size_t world_size_;
+  std::size_t ids_left_;
+  WireReader& reader_;
+  std::string_view field_ = "frame";
+};
+
+// Reads the frame up to the payload; the type's number or 0.
+std::size_t ReadFrame(WireReader* reader, std::uint32_t* process_set) {
+  const std::uint16_t magic = reader->U16();
+  if (reader->ok() && magic != kWireMagic) {
+    reader->Fail("magic " + std::to_string(magic) + " instead of " + std::to_string(kWireMagic) +
+                 ": not a message of this library");
+  }
+  const std::uint8_t version = reader->U8();
+  if (reader->ok() && version != kWireVersion) {
+    reader->Fail("wire version " + std::to_string(version) + " where this library speaks " +
+                 std::to_string(kWireVersion) + ": all ranks must run the same release");
+  }
+  const std::size_t type = reader->U8();
+  const std::uint64_t set = reader->Varint();
+  if (set > std::numeric_limits<std::uint32_t>::max()) {
+    reader->Fail("process set " + std::to_string(set) + " of more than 32 bits");
+  }
+  *process_set = static_cast<std::uint32_t>(set);
+  const std::uint32_t length = reader->U32();
+  if (reader->ok() && length != reader->remaining()) {
+    reader->Fail("length " + std::to_string(length) + " of a payload of " +
+                 std::to_string(reader->remaining()) + " bytes");
+  }
+  return reader->ok() ? type : 0;
+}
+
+}  // namespace
+
+std::string_view MessageTypeName(const Message& message) { return kMessageNames[message.index()]; }
+
+std::string EncodeMessage(const Message& message, std::uint32_t process_set) {
+  WireWriter payload;
+  std::visit([encoder = Encoder(&payload)](const auto& m) mutable { encoder.Write(m); }, message);
+  HVD_CHECK(payload.size() <= std::numeric_limits<std::uint32_t>::max(),
+            "a control message of more than 4 GiB");
+  WireWriter frame;
+  frame.U16(kWireMagic);
+  frame.U8(kWireVersion);
+  frame.U8(static_cast<std::uint8_t>(message.index() + kFirstType));
+  frame.Varint(process_set);
+  frame.U32(static_cast<std::uint32_t>(payload.size()));
+  frame.Raw(payload.Take());
+  return frame.Take();
+}
+
+Status DecodeMessage(std::string_view bytes, const DecodeLimits& limits, Message* message,
+                     std::uint32_t* process_set) {
+  WireReader reader(bytes);
+  const std::size_t type = ReadFrame(&reader, process_set);
+  if (!reader.ok()) return reader.status().WithContext("Malformed message");
+  Decoder decoder(limits, &reader);
+  if (!decoder.ReadAlternative(type - kFirstType, message)) {
+    reader.Fail("unknown message type " + std::to_string(type) + "; known are 1 to " +
+                std::to_string(kMessageNames.size()));
+    return reader.status().WithContext("Malformed message");
+  }
+  if (reader.ok() && !reader.AtEnd()) {
+    reader.Fail(std::to_string(reader.remaining()) + " bytes after the end of the message");
+  }
+  if (reader.ok()) return Status::Ok();
+  return reader.status().WithContext("Malformed " + std::string(MessageTypeName(*message)) + "." +
+                                     std::string(decoder.field()));
+}
+
+}  // namespace horovod_tf
