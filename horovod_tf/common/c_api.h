@@ -11,37 +11,39 @@
 #ifndef HOROVOD_TF_COMMON_C_API_H_
 #define HOROVOD_TF_COMMON_C_API_H_
 
+#include "horovod_tf/common/export.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Starts the library and meets the other ranks. Harmless when repeated. */
-int horovod_init(void);
+HVD_EXPORT int horovod_init(void);
 /* Stops it on all ranks. Harmless when repeated. horovod_init works again afterwards. */
-int horovod_shutdown(void);
+HVD_EXPORT int horovod_shutdown(void);
 /* 1 between a successful init and shutdown, else 0. */
-int horovod_is_initialized(void);
+HVD_EXPORT int horovod_is_initialized(void);
 
 /* -1 before init. */
-int horovod_rank(void);
-int horovod_size(void);
-int horovod_local_rank(void);
-int horovod_local_size(void);
-int horovod_cross_rank(void);
-int horovod_cross_size(void);
+HVD_EXPORT int horovod_rank(void);
+HVD_EXPORT int horovod_size(void);
+HVD_EXPORT int horovod_local_rank(void);
+HVD_EXPORT int horovod_local_size(void);
+HVD_EXPORT int horovod_cross_rank(void);
+HVD_EXPORT int horovod_cross_size(void);
 /* 1 if every host has the same number of ranks, else 0; -1 before init. */
-int horovod_is_homogeneous(void);
+HVD_EXPORT int horovod_is_homogeneous(void);
 /* 1 if MPI may be called from several threads at once, else 0; -1 before init. */
-int horovod_mpi_threads_supported(void);
+HVD_EXPORT int horovod_mpi_threads_supported(void);
 
 /* Why this thread's last failed call failed; "" if none has. */
-const char* horovod_last_error(void);
+HVD_EXPORT const char* horovod_last_error(void);
 /* The same error's code, numbered as TensorFlow's; 0 if none. */
-int horovod_last_error_code(void);
+HVD_EXPORT int horovod_last_error_code(void);
 /* "0.1.0" */
-const char* horovod_version(void);
+HVD_EXPORT const char* horovod_version(void);
 /* docs/environment.md, generated from the table that the library parses with. */
-const char* horovod_environment_markdown(void);
+HVD_EXPORT const char* horovod_environment_markdown(void);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/export.h"
 #include "horovod_tf/common/runtime/tensor_entry.h"
 #include "horovod_tf/common/transport/topology.h"
 
@@ -15,16 +16,19 @@ namespace horovod_tf {
 // Thread rule: all functions are for any thread.
 
 // Reads the environment, assembles transport and backends, and starts. OK and nothing else if it
-// runs already; works again after ProcessShutdown and after a failure.
-Status ProcessInit();
-// Stops it. OK if there is none. Later operations fail with a text that says so.
-Status ProcessShutdown(std::string_view reason);
-// Nothing before init and after shutdown.
-std::optional<Topology> ProcessTopology();
+// runs already; works again after ProcessShutdown, after another rank's shutdown and after a
+// failure. Several callers at once get one start and its result. Not for completions' callbacks.
+HVD_EXPORT Status ProcessInit();
+// Stops it; the first failure if it has failed. OK if there is none. Later operations fail with a
+// text that says why. From a completion's callback it only asks.
+HVD_EXPORT Status ProcessShutdown(std::string_view reason);
+// Nothing before init and after this process's own shutdown; a job that failed or that another rank
+// ended still has one.
+HVD_EXPORT std::optional<Topology> ProcessTopology();
 // Whether MPI may be called from several threads at once; nothing before init.
-std::optional<bool> ProcessMpiThreadsSupported();
+HVD_EXPORT std::optional<bool> ProcessMpiThreadsSupported();
 // As Runtime::Enqueue; before init everything is finished with FailedPrecondition.
-void ProcessEnqueue(std::vector<TensorEntry> group);
+HVD_EXPORT void ProcessEnqueue(std::vector<TensorEntry> group);
 
 }  // namespace horovod_tf
 

@@ -14,18 +14,12 @@
 #include "horovod_tf/common/base/logging.h"
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/collectives/registry.h"
+#include "horovod_tf/common/runtime/runtime_state.h"
 #include "horovod_tf/common/runtime/tensor_entry.h"
 #include "horovod_tf/common/transport/topology.h"
 #include "horovod_tf/common/transport/transport.h"
 
 namespace horovod_tf {
-
-// Idle -> Starting -> Running -> Draining -> Stopped, and Failed from any but Stopped. Forward
-// only.
-enum class RuntimeState { kIdle, kStarting, kRunning, kDraining, kStopped, kFailed };
-std::string_view RuntimeStateName(RuntimeState state);
-// Whether the table of transitions has this one.
-bool TransitionAllowed(RuntimeState from, RuntimeState to);
 
 struct RuntimeOptions {
   Config config;
@@ -41,7 +35,8 @@ struct RuntimeOptions {
 class Runtime {
  public:
   explicit Runtime(RuntimeOptions options);
-  // Stops, with the configured deadline, if that has not been done.
+  // Stops, with the configured deadline, if that has not been done. REQUIRES: not called from a
+  // completion's callback.
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -57,14 +52,19 @@ class Runtime {
   void Enqueue(std::vector<TensorEntry> group);
 
   // Asks all ranks to stop, waits until this one has stopped (or for the configured time, then
-  // fails), and joins the thread. Harmless when repeated. From a completion's callback it only
-  // asks.
+  // fails), and joins the thread; every completion has been finished then. OK, or the first failure
+  // if the runtime has failed. Harmless when repeated, also from several threads at once, and
+  // before Start. From a completion's callback on the background thread it only asks.
   Status Stop(std::string_view reason);
 
   RuntimeState state() const;
   // OK while not failed; the first failure afterwards.
   Status failure() const;
-  // REQUIRES: Start() returned OK.
+  // OK while tensors are taken; else what they are told.
+  Status Refusal() const;
+  // Whether the caller is a completion's callback, or another guest of the background thread.
+  bool OnBackgroundThread() const;
+  // REQUIRES: Start() has returned OK.
   const Topology& topology() const;
 
  private:

@@ -1,0 +1,114 @@
+#include "horovod_tf/common/c_api.h"
+
+#include <exception>
+#include <string>
+
+#include "horovod_tf/common/base/config.h"
+#include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/runtime/process_runtime.h"
+#include "horovod_tf/common/runtime/runtime_state.h"
+#include "horovod_tf/common/version.h"
+
+namespace {
+
+using horovod_tf::Status;
+using horovod_tf::Topology;
+
+// What one thread has been told. Of each thread its own, as errno is: the text that one thread is
+// about to read cannot be replaced by another's failure, and needs no lock.
+struct Told {
+  Status last_error;
+  std::string text;
+};
+
+Told& ThisThread() {
+  thread_local Told told;
+  return told;
+}
+
+// The border: nothing that is thrown behind it reaches the caller. 0, or -1 with the error kept.
+template <typename Call>
+int Guarded(Call&& call) {
+  try {
+    const Status status = call();
+    if (status.ok()) return 0;
+    ThisThread().last_error = status;
+  } catch (const std::exception& e) {
+    ThisThread().last_error = Status::Unknown(std::string("an exception: ") + e.what());
+  } catch (...) {
+    ThisThread().last_error = Status::Unknown("an exception of an unknown type");
+  }
+  return -1;
+}
+
+// Answers what only a started library knows; -1 before.
+template <typename Known, typename Answer>
+int Ask(Known&& known, Answer&& answer) {
+  int result = -1;
+  const int rc = Guarded([&] {
+    const auto value = known();
+    if (!value) return horovod_tf::NotInitializedStatus();
+    result = answer(*value);
+    return Status::Ok();
+  });
+  return rc == 0 ? result : -1;
+}
+
+int AskTopology(int Topology::*member) {
+  return Ask(horovod_tf::ProcessTopology,
+             [member](const Topology& topology) { return topology.*member; });
+}
+
+}  // namespace
+
+int horovod_init(void) { return Guarded(horovod_tf::ProcessInit); }
+
+int horovod_shutdown(void) {
+  return Guarded(
+      [] { return horovod_tf::ProcessShutdown("the program called hvd.shutdown() or is ending"); });
+}
+
+int horovod_is_initialized(void) {
+  int initialized = 0;
+  (void)Guarded([&] {
+    initialized = horovod_tf::ProcessTopology().has_value() ? 1 : 0;
+    return Status::Ok();
+  });
+  return initialized;
+}
+
+int horovod_rank(void) { return AskTopology(&Topology::rank); }
+int horovod_size(void) { return AskTopology(&Topology::size); }
+int horovod_local_rank(void) { return AskTopology(&Topology::local_rank); }
+int horovod_local_size(void) { return AskTopology(&Topology::local_size); }
+int horovod_cross_rank(void) { return AskTopology(&Topology::cross_rank); }
+int horovod_cross_size(void) { return AskTopology(&Topology::cross_size); }
+
+int horovod_is_homogeneous(void) {
+  return Ask(horovod_tf::ProcessTopology,
+             [](const Topology& topology) { return topology.homogeneous ? 1 : 0; });
+}
+
+int horovod_mpi_threads_supported(void) {
+  return Ask(horovod_tf::ProcessMpiThreadsSupported,
+             [](bool supported) { return supported ? 1 : 0; });
+}
+
+const char* horovod_last_error(void) {
+  Told& told = ThisThread();
+  told.text = told.last_error.message();
+  return told.text.c_str();
+}
+
+int horovod_last_error_code(void) { return static_cast<int>(ThisThread().last_error.code()); }
+
+const char* horovod_version(void) { return horovod_tf::kLibraryVersion; }
+
+const char* horovod_environment_markdown(void) {
+  Told& told = ThisThread();
+  const int rc = Guarded([&] {
+    told.text = horovod_tf::EnvironmentMarkdown();
+    return Status::Ok();
+  });
+  return rc == 0 ? told.text.c_str() : "";
+}

@@ -1,0 +1,47 @@
+#include "horovod_tf/common/runtime/in_flight.h"
+
+#include <utility>
+
+#include "horovod_tf/common/base/check.h"
+
+namespace horovod_tf {
+
+void FinishAll(std::vector<TensorEntry> entries, const Status& status) {
+  for (TensorEntry& entry : entries) {
+    if (entry.done.pending()) entry.done.Finish(status);
+  }
+}
+
+Token InFlight::Add(TensorEntry entry) {
+  if (free_.empty()) {
+    free_.push_back(slots_.size());
+    slots_.emplace_back();
+  }
+  const Token token = free_.back();
+  free_.pop_back();
+  slots_[token].used = true;
+  slots_[token].entry = std::move(entry);
+  return token;
+}
+
+std::vector<TensorEntry> InFlight::Take(const std::vector<Token>& tokens) {
+  std::vector<TensorEntry> entries;
+  entries.reserve(tokens.size());
+  for (const Token token : tokens) {
+    HVD_CHECK(token < slots_.size() && slots_[token].used, "a token that is not in flight");
+    slots_[token].used = false;
+    entries.push_back(std::move(slots_[token].entry));
+    free_.push_back(token);
+  }
+  return entries;
+}
+
+std::vector<TensorEntry> InFlight::TakeAll() {
+  std::vector<Token> tokens;
+  for (Token token = 0; token < slots_.size(); ++token) {
+    if (slots_[token].used) tokens.push_back(token);
+  }
+  return Take(tokens);
+}
+
+}  // namespace horovod_tf

@@ -1,0 +1,38 @@
+// InFlight: the entries that the negotiator knows and nobody has answered yet, found by token.
+#ifndef HOROVOD_TF_COMMON_RUNTIME_IN_FLIGHT_H_
+#define HOROVOD_TF_COMMON_RUNTIME_IN_FLIGHT_H_
+
+#include <vector>
+
+#include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/protocol/negotiator.h"
+#include "horovod_tf/common/runtime/tensor_entry.h"
+
+namespace horovod_tf {
+
+// Finishes every completion with `status`, in order.
+void FinishAll(std::vector<TensorEntry> entries, const Status& status);
+
+// Tokens are positions in an array, used again when free: a steady step hashes and allocates
+// nothing here.
+//
+// Thread rule: for the background thread.
+class InFlight {
+ public:
+  Token Add(TensorEntry entry);
+  // Takes them out, in the order of `tokens`. REQUIRES: each was added and not taken since.
+  std::vector<TensorEntry> Take(const std::vector<Token>& tokens);
+  std::vector<TensorEntry> TakeAll();
+
+ private:
+  struct Slot {
+    bool used = false;
+    TensorEntry entry;
+  };
+  std::vector<Slot> slots_;
+  std::vector<Token> free_;
+};
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_RUNTIME_IN_FLIGHT_H_

@@ -1,0 +1,216 @@
+#include "horovod_tf/common/runtime/runtime.h"
+
+#include <atomic>
+#include <exception>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "horovod_tf/common/base/check.h"
+#include "horovod_tf/common/base/mutex.h"
+#include "horovod_tf/common/runtime/control_loop.h"
+#include "horovod_tf/common/runtime/opening.h"
+#include "horovod_tf/common/runtime/tensor_queue.h"
+#include "horovod_tf/common/runtime/timeline.h"
+
+namespace horovod_tf {
+namespace {
+
+RuntimeOptions WithLogger(RuntimeOptions options) {
+  HVD_CHECK(options.transport != nullptr, "a runtime needs a transport");
+  if (options.logger == nullptr) {
+    options.logger =
+        std::make_shared<Logger>(options.config.log_level, options.config.log_hide_time);
+  }
+  options.logger->set_rank(options.transport->rank());
+  return options;
+}
+
+}  // namespace
+
+// Members are in three groups: constant after construction; for any thread; for the background
+// thread until it has ended.
+class Runtime::Impl {
+ public:
+  explicit Impl(RuntimeOptions options)
+      : options_(WithLogger(std::move(options))),
+        transport_(*options_.transport),
+        clock_(*options_.clock),
+        logger_(*options_.logger),
+        lifecycle_(clock_),
+        queue_(transport_.size()) {}
+
+  ~Impl() {
+    HVD_CHECK(!OnBackgroundThread(), "a runtime was destroyed by one of its own callbacks");
+    const Status stopped = Stop("its runtime was destroyed");
+    // Backends first: what they still hold is finished now, while timeline and executor are there.
+    options_.backends = BackendRegistry();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  Status Start() {
+    lifecycle_.BeginStart();
+    try {
+      MutexLock lock(join_mutex_);
+      thread_ = std::thread([this] { ThreadMain(); });
+    } catch (const std::system_error& e) {
+      Fail(Status::ResourceExhausted(std::string("cannot start the background thread: ") +
+                                     e.what()));
+      lifecycle_.MarkThreadEnded();
+    }
+    lifecycle_.WaitUntilStarted();
+    const Status failed = failure();
+    if (!failed.ok()) Join();
+    return failed;
+  }
+
+  void Enqueue(std::vector<TensorEntry> group) {
+    const Status refusal = lifecycle_.Refusal();
+    if (!refusal.ok()) {
+      FinishAll(std::move(group), refusal);
+      return;
+    }
+    bool was_empty = false;
+    // What it returns has been told to the completions.
+    const Status added = queue_.Add(std::move(group), &was_empty);
+    // The background thread looks into the queue before it sleeps.
+    if (was_empty && !OnBackgroundThread()) transport_.Wake();
+  }
+
+  Status Stop(std::string_view reason) {
+    if (state() == RuntimeState::kIdle) return Status::Ok();
+    lifecycle_.AskToStop(reason);
+    transport_.Wake();
+    if (OnBackgroundThread()) return Status::Ok();
+    const Duration timeout = options_.config.shutdown_timeout;
+    if (!lifecycle_.WaitUntilThreadEnded(AfterDelay(clock_.Now(), timeout))) {
+      Fail(Status::DeadlineExceeded(
+          "rank " + std::to_string(transport_.rank()) + " could not shut down within " +
+          SecondsText(timeout) +
+          " (HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS): rank 0 did not answer, or an operation is "
+          "still running"));
+    }
+    Join();
+    return failure();
+  }
+
+  RuntimeState state() const { return lifecycle_.state(); }
+  Status failure() const { return lifecycle_.failure(); }
+  Status Refusal() const { return lifecycle_.Refusal(); }
+  const Topology& topology() const { return topology_; }
+  bool OnBackgroundThread() const {
+    return thread_id_.load(std::memory_order_acquire) == std::this_thread::get_id();
+  }
+
+ private:
+  void ThreadMain() {
+    thread_id_.store(std::this_thread::get_id(), std::memory_order_release);
+    Status status;
+    try {
+      status = Run();
+    } catch (const std::exception& e) {
+      status = Status::Internal(std::string("the background thread met an exception: ") + e.what());
+    } catch (...) {
+      status = Status::Internal("the background thread met an exception of an unknown type");
+    }
+    if (!status.ok()) Fail(status);
+    FinishEverything();
+    lifecycle_.FinishDraining();
+    // Before the end is known: afterwards the system may give this thread's id to another.
+    thread_id_.store(std::thread::id(), std::memory_order_release);
+    lifecycle_.MarkThreadEnded();
+  }
+
+  // From the opening to the agreed end; an error is the end of the job.
+  Status Run() {
+    HVD_RETURN_IF_ERROR(Open());
+    OpenTimeline();
+    loop_.emplace(LoopSurroundings{options_.config, clock_, logger_, transport_, options_.backends,
+                                   queue_, timeline_.get()});
+    lifecycle_.FinishStart();
+    while (loop_->shutdown().ok()) {
+      if (std::optional<std::string> reason = lifecycle_.TakeStopRequest()) {
+        std::vector<TensorEntry> last = queue_.Close(lifecycle_.Refusal());
+        loop_->RequestShutdown(*std::move(reason), std::move(last));
+      }
+      bool worked = false;
+      HVD_RETURN_IF_ERROR(loop_->Turn(&worked));
+      if (!worked) transport_.Wait(loop_->NextDeadline());
+    }
+    return Status::Ok();
+  }
+
+  Status Open() {
+    std::vector<std::string> hosts;
+    HVD_RETURN_IF_ERROR(OpenJob(
+        transport_, clock_, options_.config.init_timeout,
+        MakeHello(transport_, options_.config, options_.agreements),
+        [this] { return lifecycle_.StopRequested(); }, &hosts));
+    topology_ = MakeTopology(hosts, transport_.rank());
+    return Status::Ok();
+  }
+
+  void OpenTimeline() {
+    if (transport_.rank() != 0 || options_.config.timeline_path.empty()) return;
+    TimelineOptions timeline;
+    timeline.path = options_.config.timeline_path;
+    const Status status = Timeline::Open(timeline, clock_, &timeline_);
+    if (!status.ok()) {
+      logger_.Log(LogLevel::kWarning, "no timeline is written: " + status.message());
+    }
+  }
+
+  // The job has failed. The first failure anywhere in it is the one that all ranks speak of.
+  void Fail(const Status& cause) {
+    transport_.Abort(cause);
+    const Status first = transport_.health();
+    lifecycle_.Fail(first.ok() ? cause : first);
+  }
+
+  // Everything that was submitted here and has no answer gets the one why there will be none.
+  void FinishEverything() {
+    Status why = failure();
+    if (why.ok()) {
+      why = loop_->shutdown();
+      lifecycle_.BeginDraining(why);
+    }
+    std::vector<TensorEntry> not_taken = queue_.Close(why);
+    if (loop_) FinishAll(loop_->TakeAll(), why);
+    FinishAll(std::move(not_taken), why);
+  }
+
+  void Join() {
+    MutexLock lock(join_mutex_);
+    if (thread_.joinable()) thread_.join();
+  }
+
+  RuntimeOptions options_;
+  Transport& transport_;
+  const Clock& clock_;
+  const Logger& logger_;
+
+  RuntimeLifecycle lifecycle_;
+  TensorQueue queue_;
+  std::atomic<std::thread::id> thread_id_{};
+  Mutex join_mutex_;  // held while joining: all who wait for the end return after it
+  std::thread thread_ HVD_GUARDED_BY(join_mutex_);
+
+  Topology topology_;  // constant from the end of the start on
+  std::unique_ptr<Timeline> timeline_;
+  std::optional<ControlLoop> loop_;
+};
+
+Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Runtime::~Runtime() = default;
+
+Status Runtime::Start() { return impl_->Start(); }
+void Runtime::Enqueue(std::vector<TensorEntry> group) { impl_->Enqueue(std::move(group)); }
+Status Runtime::Stop(std::string_view reason) { return impl_->Stop(reason); }
+RuntimeState Runtime::state() const { return impl_->state(); }
+Status Runtime::failure() const { return impl_->failure(); }
+Status Runtime::Refusal() const { return impl_->Refusal(); }
+const Topology& Runtime::topology() const { return impl_->topology(); }
+bool Runtime::OnBackgroundThread() const { return impl_->OnBackgroundThread(); }
+
+}  // namespace horovod_tf
