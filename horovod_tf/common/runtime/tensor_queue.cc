@@ -76,6 +76,9 @@ Status DuplicateName(const std::string& name) {
 TensorQueue::TensorQueue(int world_size)
     : state_(std::make_shared<State>()), world_size_(world_size) {}
 
+// By hand: the entries' hooks keep the state alive, which would keep the entries alive.
+TensorQueue::~TensorQueue() { TakeNew().clear(); }
+
 Status TensorQueue::Add(std::vector<TensorEntry> group, bool* was_empty) {
   if (was_empty != nullptr) *was_empty = false;
   Status status;

@@ -16,6 +16,10 @@ class TensorQueue {
  public:
   // `world_size` is what root ranks are validated against.
   explicit TensorQueue(int world_size);
+  // What was not taken is dropped, and so finished with Aborted.
+  ~TensorQueue();
+  TensorQueue(const TensorQueue&) = delete;
+  TensorQueue& operator=(const TensorQueue&) = delete;
 
   // Adds all of `group` or none. Every completion is finished exactly once, whatever happens: if
   // the group is refused (a request that is not valid, a name that is in flight or twice in the
