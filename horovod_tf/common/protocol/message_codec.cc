@@ -285,11 +285,10 @@ class Decoder {
 
   Status ReadStatus() {
     const std::uint64_t number = reader_.Varint();
-    const std::optional<StatusCode> code = number <= std::numeric_limits<std::uint8_t>::max()
-                                               ? StatusCodeFromInt(static_cast<int>(number))
-                                               : std::nullopt;
+    const bool in_range = number <= std::numeric_limits<std::uint8_t>::max();
+    const auto code = StatusCodeFromInt(in_range ? static_cast<int>(number) : -1);
     if (!code.has_value()) reader_.Fail("unknown status code " + std::to_string(number));
-    if (!reader_.ok() || *code == StatusCode::kOk) return Status::Ok();
+    if (!reader_.ok() || code.value_or(StatusCode::kOk) == StatusCode::kOk) return Status::Ok();
     return Status::FromCode(*code, std::string(reader_.String()));
   }
 

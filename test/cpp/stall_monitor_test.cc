@@ -1,0 +1,150 @@
+#include "horovod_tf/common/protocol/stall_monitor.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace horovod_tf {
+namespace {
+
+TimePoint At(double seconds) { return TimePoint() + FromSeconds(seconds); }
+
+StallOptions Options(double warning, double shutdown = 0) {
+  StallOptions options;
+  options.warning_time = FromSeconds(warning);
+  options.shutdown_time = FromSeconds(shutdown);
+  return options;
+}
+
+PendingTensor Pending(const std::string& name, double since, std::vector<int> ready = {0},
+                      std::vector<int> missing = {1}) {
+  return {name, At(since), std::move(ready), std::move(missing)};
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(StallMonitor, Warning_NamesTensorTimeAndRanks) {
+  StallMonitor monitor(Options(60));
+  const StallReport report =
+      monitor.Check(At(161.5), {Pending("grad/w:0", 100, {0, 1, 2, 3, 7}, {4, 5, 6, 8, 10})});
+  EXPECT_TRUE(report.shutdown.ok());
+  for (const char* part :
+       {"One or more tensors were submitted to be reduced, gathered or broadcasted by subset of "
+        "ranks",
+        "different tensors", "deadlock", "more than 60 s",
+        "'grad/w:0' for 61.5 s [ready ranks: 0-3, 7] [missing ranks: 4-6, 8, 10]",
+        "HOROVOD_STALL_CHECK_TIME_SECONDS"}) {
+    EXPECT_TRUE(Contains(report.warning, part)) << part << " not in:\n" << report.warning;
+  }
+}
+
+TEST(StallMonitor, ATensorYoungerThanTheTime_IsNotNamed) {
+  StallMonitor monitor(Options(60));
+  EXPECT_EQ(monitor.Check(At(159.999), {Pending("young", 100)}).warning, "");
+  const StallReport report = monitor.Check(At(160), {Pending("old", 100), Pending("young", 100.1)});
+  EXPECT_TRUE(Contains(report.warning, "'old'"));
+  EXPECT_FALSE(Contains(report.warning, "'young'"));
+}
+
+TEST(StallMonitor, AWarning_ComesAgainOncePerInterval) {
+  StallMonitor monitor(Options(10));
+  const std::vector<PendingTensor> pending = {Pending("x", 0)};
+  std::vector<int> warned_at;
+  for (int second = 0; second <= 45; ++second) {
+    if (!monitor.Check(At(second), pending).warning.empty()) warned_at.push_back(second);
+  }
+  EXPECT_EQ(warned_at, (std::vector<int>{10, 20, 30, 40}));
+}
+
+TEST(StallMonitor, ASecondTensor_WaitsForTheNextInterval) {
+  StallMonitor monitor(Options(10));
+  EXPECT_NE(monitor.Check(At(10), {Pending("x", 0), Pending("y", 2)}).warning, "");
+  EXPECT_EQ(monitor.NextCheck(At(2)), At(20));
+  EXPECT_EQ(monitor.Check(At(12), {Pending("y", 2)}).warning, "");
+  EXPECT_TRUE(Contains(monitor.Check(At(20), {Pending("y", 2)}).warning, "'y'"));
+}
+
+TEST(StallMonitor, NothingPending_SleepsForEver) {
+  const StallMonitor monitor(Options(10, 20));
+  EXPECT_EQ(monitor.NextCheck(std::nullopt), kNever);
+}
+
+TEST(StallMonitor, NextCheck_IsTheFirstTimeWithSomethingToSay) {
+  StallMonitor monitor(Options(10, 25));
+  const std::vector<PendingTensor> pending = {Pending("x", 3)};
+  std::vector<TimePoint> checks;
+  for (TimePoint now = At(3); checks.size() < 3;) {
+    now = monitor.NextCheck(At(3));
+    EXPECT_EQ(monitor.Check(now - Duration(1), pending).warning, "") << "too early";
+    const StallReport report = monitor.Check(now, pending);
+    EXPECT_TRUE(!report.warning.empty() || !report.shutdown.ok()) << "would spin";
+    checks.push_back(now);
+  }
+  EXPECT_EQ(checks, (std::vector<TimePoint>{At(13), At(23), At(28)}));
+}
+
+TEST(StallMonitor, ShutdownTime_NamesTensorAndMissingRanks) {
+  StallMonitor monitor(Options(10, 30));
+  const std::vector<PendingTensor> pending = {Pending("y", 1), Pending("x", 0, {0, 2}, {1, 3, 4})};
+  EXPECT_TRUE(monitor.Check(At(29), pending).shutdown.ok());
+  const Status shutdown = monitor.Check(At(30), pending).shutdown;
+  EXPECT_EQ(shutdown.code(), StatusCode::kUnknown);
+  EXPECT_TRUE(Contains(shutdown.message(),
+                       "'x' for 30 s [ready ranks: 0, 2] [missing ranks: 1, "
+                       "3-4]"))
+      << shutdown;
+  EXPECT_TRUE(Contains(shutdown.message(), "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"));
+}
+
+TEST(StallMonitor, ShutdownBeforeTheWarning_NeedsNoWarning) {
+  StallMonitor monitor(Options(60, 5));
+  EXPECT_EQ(monitor.NextCheck(At(0)), At(5));
+  const StallReport report = monitor.Check(At(5), {Pending("x", 0)});
+  EXPECT_FALSE(report.shutdown.ok());
+  EXPECT_EQ(report.warning, "");
+}
+
+TEST(StallMonitor, ShutdownTimeZero_NeverShutsDown) {
+  StallMonitor monitor(Options(10, 0));
+  EXPECT_TRUE(monitor.Check(At(1e6), {Pending("x", 0)}).shutdown.ok());
+}
+
+TEST(StallMonitor, Disabled_SaysNothing) {
+  StallOptions options = Options(10, 20);
+  options.enabled = false;
+  StallMonitor monitor(options);
+  EXPECT_EQ(monitor.NextCheck(At(0)), kNever);
+  const StallReport report = monitor.Check(At(1000), {Pending("x", 0)});
+  EXPECT_EQ(report.warning, "");
+  EXPECT_TRUE(report.shutdown.ok());
+}
+
+TEST(StallMonitor, ManyTensors_AreCutShortWithTheOldestFirst) {
+  StallMonitor monitor(Options(10));
+  std::vector<PendingTensor> pending;
+  for (int i = 0; i < 57; ++i) pending.push_back(Pending("t" + std::to_string(i), 57 - i));
+  const std::string warning = monitor.Check(At(1000), pending).warning;
+  EXPECT_TRUE(Contains(warning, "... and 37 more"));
+  EXPECT_TRUE(Contains(warning, "'t56'"));
+  EXPECT_TRUE(Contains(warning, "'t37'"));
+  EXPECT_FALSE(Contains(warning, "'t36'"));
+  EXPECT_LT(warning.find("'t56'"), warning.find("'t55'"));
+}
+
+TEST(StallMonitor, ManyRanks_AreOneRange) {
+  std::vector<int> ready(511);
+  std::iota(ready.begin(), ready.end(), 0);
+  StallMonitor monitor(Options(10));
+  const std::string warning = monitor.Check(At(10), {Pending("x", 0, ready, {511})}).warning;
+  EXPECT_TRUE(Contains(warning, "[ready ranks: 0-510] [missing ranks: 511]"));
+}
+
+TEST(StallMonitor, TimesTooLargeToAdd_AreNever) {
+  StallMonitor monitor(Options(1e300));
+  EXPECT_EQ(monitor.NextCheck(TimePoint::max() - Duration(1)), kNever);
+}
+
+}  // namespace
+}  // namespace horovod_tf
