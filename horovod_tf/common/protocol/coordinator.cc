@@ -1,0 +1,352 @@
+#include "horovod_tf/common/protocol/coordinator.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "horovod_tf/common/base/check.h"
+#include "horovod_tf/common/protocol/fusion.h"
+#include "horovod_tf/common/protocol/request_checks.h"
+#include "horovod_tf/common/protocol/round_table.h"
+#include "horovod_tf/common/protocol/tensor_table.h"
+
+namespace horovod_tf {
+namespace {
+
+Status Violation(int rank, const std::string& what) {
+  return Status::Internal("Rank " + std::to_string(rank) + " broke the control protocol: " + what +
+                          ". Do all ranks run the same build of the library?");
+}
+
+// Checks what all ranks asked for and says what it amounts to.
+Status Agree(const NamedRound& round, TensorDefinition* definition) {
+  const Request& first = round.first;
+  // Where nothing is kept by rank, one of many equal requests says as much as all of them.
+  const bool one_is_enough =
+      round.differing.empty() && !Info(first.kind).gathers_rows && first.device == kCpuDevice;
+  const std::vector<Request> requests =
+      one_is_enough ? std::vector<Request>{first} : round.Requests();
+  HVD_RETURN_IF_ERROR(CheckRequests(requests));
+  *definition = Define(requests);
+  return Status::Ok();
+}
+
+}  // namespace
+
+class Coordinator::Impl {
+ public:
+  Impl(const CoordinatorOptions& options, NegotiationObserver* observer)
+      : options_(options),
+        observer_(observer),
+        table_(options.capacity),
+        rounds_(options.size),
+        stall_monitor_(options.stall),
+        applied_(static_cast<std::size_t>(options.size), 0) {}
+
+  Status OnAnnounce(int rank, const Announce& announce, TimePoint now);
+  void Advance(TimePoint now, Log* log);
+  TimePoint NextDeadline() const;
+  std::vector<std::string> TakeWarnings() { return std::exchange(warnings_, {}); }
+  std::vector<PendingTensor> Pending() const { return rounds_.Waiting(table_); }
+  bool stopped() const { return stopped_; }
+
+ private:
+  // A tensor that every rank has announced: `id`, or `named` if it has none.
+  struct Complete {
+    TensorId id = 0;
+    NamedRound* named = nullptr;
+  };
+  struct ShutdownRequest {
+    int rank;
+    std::string reason;
+    TimePoint when;
+  };
+
+  Status OnKnown(int rank, const Announce& announce, TimePoint now);
+  Status OnUnknownId(int rank, TensorId id, std::uint64_t applied) const;
+  Status OnRequest(int rank, const Request& request, TimePoint now);
+  void NoteComplete(Complete complete, TimePoint now);
+
+  void Resolve(Log* log);
+  bool ResolveNamed(Complete* complete, Log* log);
+  bool ResolveDiffering(TensorId id, Log* log);
+  void Fail(const std::string& name, Status status, Log* log);
+  bool ShouldExecute(TimePoint now) const;
+  void Execute(Log* log);
+  void MakeRoom(Log* log);
+  void CheckStalls(TimePoint now, Log* log);
+  void Stop(int rank, Status status, Log* log);
+  // The number that the next record of `log` gets.
+  std::uint64_t Next(const Log& log) const { return log.first_sequence + log.records.size(); }
+
+  const CoordinatorOptions options_;
+  NegotiationObserver* const observer_;  // may be null
+
+  TensorTable table_;
+  RoundTable rounds_;
+  StallMonitor stall_monitor_;
+  std::vector<std::uint64_t> applied_;  // by rank, as last announced
+  std::uint64_t sequence_ = 0;          // of the next record
+
+  std::vector<Complete> complete_;           // not looked at yet
+  std::vector<Complete> ready_;              // checked, to be executed
+  std::vector<FusionCandidate> candidates_;  // parallel to ready_
+  std::int64_t ready_bytes_ = 0;
+  TimePoint first_complete_;    // of complete_ and ready_
+  std::size_t ids_wanted_ = 0;  // by tensors that had to be executed without one
+
+  std::optional<ShutdownRequest> shutdown_;
+  std::vector<std::string> warnings_;
+  bool stopped_ = false;
+};
+
+Status Coordinator::Impl::OnAnnounce(int rank, const Announce& announce, TimePoint now) {
+  if (rank < 0 || rank >= options_.size) {
+    return Violation(rank, "there are only ranks 0 to " + std::to_string(options_.size - 1));
+  }
+  if (stopped_) return Status::Ok();
+  std::uint64_t& applied = applied_[static_cast<std::size_t>(rank)];
+  if (announce.applied < applied || announce.applied > sequence_) {
+    return Violation(rank, "it says that it has applied " + std::to_string(announce.applied) +
+                               " log records, after " + std::to_string(applied) + " of the " +
+                               std::to_string(sequence_) + " there are");
+  }
+  applied = announce.applied;
+  HVD_RETURN_IF_ERROR(OnKnown(rank, announce, now));
+  for (const Request& request : announce.requests) {
+    HVD_RETURN_IF_ERROR(OnRequest(rank, request, now));
+  }
+  if (announce.shutdown && !shutdown_.has_value()) {
+    shutdown_ = ShutdownRequest{rank, announce.shutdown_reason, now};
+  }
+  return Status::Ok();
+}
+
+Status Coordinator::Impl::OnKnown(int rank, const Announce& announce, TimePoint now) {
+  for (const TensorId id : announce.known) {
+    const RoundTable::Outcome outcome = rounds_.AnnounceId(id, rank, announce.applied, now);
+    if (outcome == RoundTable::Outcome::kUnknownId) {
+      HVD_RETURN_IF_ERROR(OnUnknownId(rank, id, announce.applied));
+      continue;
+    }
+    if (outcome == RoundTable::Outcome::kTwice) {
+      return Violation(rank, "it announced tensor '" + table_.definition(id).common.name +
+                                 "' twice in one round");
+    }
+    if (observer_ != nullptr) {
+      const Request& common = table_.definition(id).common;
+      observer_->OnRankReady(common.name, common.kind, rank);
+    }
+    if (outcome == RoundTable::Outcome::kComplete) NoteComplete({id, nullptr}, now);
+  }
+  return Status::Ok();
+}
+
+Status Coordinator::Impl::OnUnknownId(int rank, TensorId id, std::uint64_t applied) const {
+  // Forgotten while the announcement was on its way: the rank will see the Forget, which asks it to
+  // announce the tensor again in full.
+  if (table_.Resting(id, applied)) return Status::Ok();
+  return Violation(rank, "it announced tensor id " + std::to_string(id) +
+                             ", which has no meaning after log record " + std::to_string(applied));
+}
+
+Status Coordinator::Impl::OnRequest(int rank, const Request& request, TimePoint now) {
+  RoundTable::Outcome outcome;
+  Complete complete;
+  if (const std::optional<TensorId> id = table_.Find(request.name)) {
+    complete.id = *id;
+    const bool differs = request != table_.definition(*id).RequestOf(rank);
+    outcome = rounds_.AnnounceIdInFull(*id, rank, request, differs, now);
+  } else {
+    outcome = rounds_.AnnounceNamed(rank, request, now, &complete.named);
+  }
+  if (outcome == RoundTable::Outcome::kTwice) {
+    return Violation(rank, "it announced tensor '" + request.name + "' twice in one round");
+  }
+  if (observer_ != nullptr) observer_->OnRankReady(request.name, request.kind, rank);
+  if (outcome == RoundTable::Outcome::kComplete) NoteComplete(complete, now);
+  return Status::Ok();
+}
+
+void Coordinator::Impl::NoteComplete(Complete complete, TimePoint now) {
+  if (complete_.empty() && ready_.empty()) first_complete_ = now;
+  complete_.push_back(complete);
+}
+
+void Coordinator::Impl::Advance(TimePoint now, Log* log) {
+  log->first_sequence = sequence_;
+  log->records.clear();
+  if (stopped_) return;
+  if (table_.AnyResting()) table_.EndRest(*std::min_element(applied_.begin(), applied_.end()));
+  Resolve(log);
+  if (ShouldExecute(now)) Execute(log);
+  if (shutdown_.has_value()) {
+    const std::string rank = std::to_string(shutdown_->rank);
+    const std::string reason =
+        shutdown_->reason.empty() ? std::string("no reason given") : shutdown_->reason;
+    Stop(shutdown_->rank,
+         Status::Unknown("Horovod has been shut down: rank " + rank + " asked for it (" + reason +
+                         "). Every rank stops together; look at rank " + rank +
+                         " if that was not meant to happen."),
+         log);
+  } else {
+    CheckStalls(now, log);
+  }
+  if (!stopped_) MakeRoom(log);
+  sequence_ = Next(*log);
+}
+
+// Checks what has become complete: what is wrong is answered at once, the rest is ready.
+void Coordinator::Impl::Resolve(Log* log) {
+  for (Complete& complete : complete_) {
+    if (observer_ != nullptr) {
+      observer_->OnNegotiated(complete.named != nullptr
+                                  ? complete.named->first.name
+                                  : table_.definition(complete.id).common.name);
+    }
+    if (complete.named != nullptr) {
+      if (!ResolveNamed(&complete, log)) continue;
+    } else if (rounds_.Differs(complete.id)) {
+      if (!ResolveDiffering(complete.id, log)) continue;
+    }
+    ready_.push_back(complete);
+    candidates_.push_back(complete.named == nullptr
+                              ? table_.candidate(complete.id)
+                              : FusionCandidate{kNeverFused, complete.named->definition.bytes()});
+    ready_bytes_ += candidates_.back().bytes;
+  }
+  complete_.clear();
+}
+
+bool Coordinator::Impl::ResolveNamed(Complete* complete, Log* log) {
+  NamedRound* const round = complete->named;
+  const std::string name = round->first.name;
+  const Status status = Agree(*round, &round->definition);
+  if (!status.ok()) {
+    rounds_.EndNamedRound(name);
+    Fail(name, status, log);
+    return false;
+  }
+  const std::optional<TensorId> id = table_.Define(round->definition);
+  if (!id.has_value()) {
+    ++ids_wanted_;
+    return true;
+  }
+  *complete = {*id, nullptr};
+  log->records.emplace_back(DefineRecord{*id, std::move(round->definition)});
+  rounds_.OpenCompleteId(*id, Next(*log));
+  rounds_.EndNamedRound(name);
+  return true;
+}
+
+bool Coordinator::Impl::ResolveDiffering(TensorId id, Log* log) {
+  const TensorDefinition& old = table_.definition(id);
+  std::vector<Request> requests;
+  for (int rank = 0; rank < options_.size; ++rank) requests.push_back(old.RequestOf(rank));
+  for (const auto& [rank, request] : rounds_.Differing(id)) {
+    requests[static_cast<std::size_t>(rank)] = request;
+  }
+  const Status status = CheckRequests(requests);
+  if (!status.ok()) {
+    rounds_.EndIdRound(id);
+    Fail(old.common.name, status, log);  // the old definition stays
+    return false;
+  }
+  log->records.emplace_back(DefineRecord{id, Define(requests)});
+  table_.Redefine(id, std::get<DefineRecord>(log->records.back()).definition);
+  rounds_.OpenCompleteId(id, Next(*log));
+  return true;
+}
+
+void Coordinator::Impl::Fail(const std::string& name, Status status, Log* log) {
+  log->records.emplace_back(ErrorRecord{{name}, std::move(status)});
+}
+
+bool Coordinator::Impl::ShouldExecute(TimePoint now) const {
+  if (ready_.empty()) return false;
+  if (options_.fusion_threshold <= 0 || ready_bytes_ >= options_.fusion_threshold) return true;
+  return !rounds_.AnyWaiting() || now >= AfterDelay(first_complete_, options_.cycle_time);
+}
+
+void Coordinator::Impl::Execute(Log* log) {
+  for (const std::vector<std::size_t>& batch : PlanFusion(candidates_, options_.fusion_threshold)) {
+    if (NamedRound* const named = ready_[batch.front()].named) {
+      const std::string name = named->first.name;
+      log->records.emplace_back(ExecuteOnceRecord{std::move(named->definition)});
+      rounds_.EndNamedRound(name);
+      continue;
+    }
+    ExecuteRecord execute;
+    execute.ids.reserve(batch.size());
+    for (const std::size_t i : batch) execute.ids.push_back(ready_[i].id);
+    std::sort(execute.ids.begin(), execute.ids.end());
+    for (const TensorId id : execute.ids) {
+      rounds_.EndIdRound(id);
+      table_.NoteExecuted(id);
+    }
+    log->records.emplace_back(std::move(execute));
+  }
+  ready_.clear();
+  candidates_.clear();
+  ready_bytes_ = 0;
+}
+
+// Evicts for tensors that found the table full, after everything that this log executes. They get
+// an id when they come again and all ranks know that the old meanings are gone.
+void Coordinator::Impl::MakeRoom(Log* log) {
+  const std::size_t wanted = std::exchange(ids_wanted_, 0);
+  if (wanted == 0 || table_.AnyResting()) return;  // room is already coming
+  const std::size_t some_more = table_.size() / 64;
+  std::vector<TensorId> victims = table_.Evict(
+      std::max(wanted, some_more), [this](TensorId id) { return !rounds_.Idle(id); }, Next(*log));
+  if (victims.empty()) return;
+  for (const TensorId id : victims) rounds_.CloseId(id);
+  log->records.emplace_back(ForgetRecord{std::move(victims)});
+}
+
+void Coordinator::Impl::CheckStalls(TimePoint now, Log* log) {
+  if (now < stall_monitor_.NextCheck(rounds_.WaitingSince())) return;
+  const std::vector<PendingTensor> waiting = rounds_.Waiting(table_);
+  if (waiting.empty()) return;
+  rounds_.RefineWaitingSince(waiting.front().since);
+  StallReport report = stall_monitor_.Check(now, waiting);
+  if (!report.warning.empty()) warnings_.push_back(std::move(report.warning));
+  if (!report.shutdown.ok()) Stop(0, std::move(report.shutdown), log);
+}
+
+// What every rank has asked for is still done; the rest is given up.
+void Coordinator::Impl::Stop(int rank, Status status, Log* log) {
+  if (!ready_.empty()) Execute(log);
+  if (observer_ != nullptr) {
+    for (const PendingTensor& pending : Pending()) observer_->OnNegotiated(pending.name);
+  }
+  log->records.emplace_back(ShutdownRecord{rank, std::move(status)});
+  stopped_ = true;
+  rounds_.Clear();
+}
+
+TimePoint Coordinator::Impl::NextDeadline() const {
+  if (stopped_) return kNever;
+  TimePoint deadline = stall_monitor_.NextCheck(rounds_.WaitingSince());
+  if (!complete_.empty()) deadline = std::min(deadline, first_complete_);  // Advance is due
+  if (!ready_.empty()) {
+    deadline = std::min(deadline, AfterDelay(first_complete_, options_.cycle_time));
+  }
+  if (shutdown_.has_value()) deadline = std::min(deadline, shutdown_->when);
+  return deadline;
+}
+
+Coordinator::Coordinator(const CoordinatorOptions& options, NegotiationObserver* observer)
+    : impl_(std::make_unique<Impl>(options, observer)) {}
+Coordinator::~Coordinator() = default;
+
+Status Coordinator::OnAnnounce(int rank, const Announce& announce, TimePoint now) {
+  return impl_->OnAnnounce(rank, announce, now);
+}
+void Coordinator::Advance(TimePoint now, Log* log) { impl_->Advance(now, log); }
+TimePoint Coordinator::NextDeadline() const { return impl_->NextDeadline(); }
+std::vector<std::string> Coordinator::TakeWarnings() { return impl_->TakeWarnings(); }
+std::vector<PendingTensor> Coordinator::Pending() const { return impl_->Pending(); }
+bool Coordinator::stopped() const { return impl_->stopped(); }
+
+}  // namespace horovod_tf

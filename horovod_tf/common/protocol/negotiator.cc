@@ -1,0 +1,219 @@
+#include "horovod_tf/common/protocol/negotiator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "horovod_tf/common/base/check.h"
+#include "horovod_tf/common/protocol/replica_table.h"
+
+namespace horovod_tf {
+namespace {
+
+// Fields that mean nothing to the kind must not make requests differ.
+void Normalize(Request* request) {
+  if (!Info(request->kind).has_root) request->root_rank = 0;
+  if (request->kind == CollectiveKind::kAllreduce) return;
+  request->reduce_op = ReduceOp::kSum;
+  request->prescale = 1.0;
+  request->postscale = 1.0;
+}
+
+}  // namespace
+
+class Negotiator::Impl {
+ public:
+  Impl(int rank, int size) : rank_(rank), table_(rank) {
+    HVD_CHECK(0 <= rank && rank < size, "a rank of the process set");
+  }
+
+  void Submit(Request request, Token token);
+  void RequestShutdown(std::string reason);
+  bool TakeAnnounce(Announce* announce);
+  Status OnLog(const Log& log, std::vector<Response>* responses);
+  std::vector<Token> InFlight() const { return table_.Tokens(); }
+
+ private:
+  // One for each kind of record.
+  Status Apply(const DefineRecord& record, std::vector<Response>* responses);
+  Status Apply(const ExecuteRecord& record, std::vector<Response>* responses);
+  Status Apply(const ExecuteOnceRecord& record, std::vector<Response>* responses);
+  Status Apply(const ForgetRecord& record, std::vector<Response>* responses);
+  Status Apply(const ErrorRecord& record, std::vector<Response>* responses);
+  Status Apply(const ShutdownRecord& record, std::vector<Response>* responses);
+
+  Status Execute(const std::string& name, ReplicaEntry* entry, const TensorDefinition& definition,
+                 Response* response);
+  Status Violation(const std::string& what) const;
+  void Unqueue(const std::string& name, const ReplicaEntry& entry);
+
+  const int rank_;
+  ReplicaTable table_;
+  Announce next_;  // what TakeAnnounce will hand out
+  bool shutdown_asked_ = false;
+  bool stopped_ = false;
+  std::uint64_t applied_ = 0;
+};
+
+void Negotiator::Impl::Submit(Request request, Token token) {
+  Normalize(&request);
+  ReplicaEntry& entry = table_.At(request.name);
+  HVD_CHECK(entry.state == FlightState::kNone, "one submission of a name at a time");
+  entry.token = token;
+  if (entry.id.has_value() && request == entry.own) {
+    entry.state = FlightState::kQueuedById;
+    next_.known.push_back(*entry.id);
+  } else {
+    entry.state = FlightState::kQueuedInFull;
+    next_.requests.push_back(std::move(request));
+  }
+}
+
+void Negotiator::Impl::RequestShutdown(std::string reason) {
+  if (std::exchange(shutdown_asked_, true)) return;  // the first reason counts
+  next_.shutdown = true;
+  next_.shutdown_reason = std::move(reason);
+}
+
+bool Negotiator::Impl::TakeAnnounce(Announce* announce) {
+  if (stopped_) return false;
+  if (next_.known.empty() && next_.requests.empty() && !next_.shutdown) return false;
+  std::sort(next_.known.begin(), next_.known.end());
+  for (const TensorId id : next_.known) table_.Find(id)->state = FlightState::kAnnouncedById;
+  for (const Request& request : next_.requests) {
+    table_.At(request.name).state = FlightState::kAnnouncedInFull;
+  }
+  *announce = std::exchange(next_, Announce{});
+  announce->applied = applied_;
+  return true;
+}
+
+Status Negotiator::Impl::OnLog(const Log& log, std::vector<Response>* responses) {
+  table_.DropReplaced();
+  if (log.first_sequence != applied_) {
+    return Violation("records from number " + std::to_string(log.first_sequence) +
+                     " on have come where " + std::to_string(applied_) + " is next");
+  }
+  for (const LogRecord& record : log.records) {
+    if (stopped_) return Violation("a record follows the shutdown");
+    HVD_RETURN_IF_ERROR(std::visit([&](const auto& it) { return Apply(it, responses); }, record));
+    ++applied_;
+  }
+  return Status::Ok();
+}
+
+Status Negotiator::Impl::Apply(const DefineRecord& record, std::vector<Response>*) {
+  return table_.Define(record);
+}
+
+Status Negotiator::Impl::Apply(const ExecuteRecord& record, std::vector<Response>* responses) {
+  Response response;
+  response.tokens.reserve(record.ids.size());
+  response.definitions.reserve(record.ids.size());
+  for (const TensorId id : record.ids) {
+    ReplicaEntry* const entry = table_.Find(id);
+    if (entry == nullptr) {
+      return Violation("id " + std::to_string(id) + " is to be executed but has no meaning");
+    }
+    HVD_RETURN_IF_ERROR(Execute(entry->own.name, entry, table_.definition(id), &response));
+  }
+  responses->push_back(std::move(response));
+  return Status::Ok();
+}
+
+Status Negotiator::Impl::Apply(const ExecuteOnceRecord& record, std::vector<Response>* responses) {
+  const std::string& name = record.definition.common.name;
+  Response response;
+  HVD_RETURN_IF_ERROR(Execute(name, table_.Find(name), table_.Keep(record.definition), &response));
+  table_.Tidy(name);
+  responses->push_back(std::move(response));
+  return Status::Ok();
+}
+
+Status Negotiator::Impl::Execute(const std::string& name, ReplicaEntry* entry,
+                                 const TensorDefinition& definition, Response* response) {
+  if (entry == nullptr || entry->state < FlightState::kAnnouncedById) {
+    return Violation("tensor '" + name + "' is to be executed but rank " + std::to_string(rank_) +
+                     " has not announced it");
+  }
+  entry->state = FlightState::kNone;
+  response->tokens.push_back(entry->token);
+  response->definitions.push_back(&definition);
+  return Status::Ok();
+}
+
+// The coordinator has dropped, or will drop, what was announced by these ids: it is announced again
+// in full.
+Status Negotiator::Impl::Apply(const ForgetRecord& record, std::vector<Response>*) {
+  for (const TensorId id : record.ids) {
+    ReplicaEntry* const entry = table_.Find(id);
+    if (entry == nullptr) {
+      return Violation("id " + std::to_string(id) + " is to be forgotten but has no meaning");
+    }
+    table_.Forget(id);
+    const std::string name = entry->own.name;
+    if (entry->state == FlightState::kQueuedById || entry->state == FlightState::kAnnouncedById) {
+      if (entry->state == FlightState::kQueuedById) {
+        next_.known.erase(std::find(next_.known.begin(), next_.known.end(), id));
+      }
+      entry->state = FlightState::kQueuedInFull;
+      next_.requests.push_back(std::move(entry->own));
+    }
+    table_.Tidy(name);
+  }
+  return Status::Ok();
+}
+
+Status Negotiator::Impl::Apply(const ErrorRecord& record, std::vector<Response>* responses) {
+  Response response;
+  response.type = Response::Type::kError;
+  response.status = record.status;
+  for (const std::string& name : record.names) {
+    ReplicaEntry* const entry = table_.Find(name);
+    if (entry == nullptr || entry->state == FlightState::kNone) continue;
+    Unqueue(name, *entry);
+    entry->state = FlightState::kNone;
+    response.tokens.push_back(entry->token);
+    table_.Tidy(name);
+  }
+  if (!response.tokens.empty()) responses->push_back(std::move(response));
+  return Status::Ok();
+}
+
+// What has been answered must not be announced any more.
+void Negotiator::Impl::Unqueue(const std::string& name, const ReplicaEntry& entry) {
+  if (entry.state == FlightState::kQueuedById) {
+    next_.known.erase(std::find(next_.known.begin(), next_.known.end(), *entry.id));
+  } else if (entry.state == FlightState::kQueuedInFull) {
+    next_.requests.erase(std::find_if(next_.requests.begin(), next_.requests.end(),
+                                      [&](const Request& it) { return it.name == name; }));
+  }
+}
+
+Status Negotiator::Impl::Apply(const ShutdownRecord& record, std::vector<Response>* responses) {
+  stopped_ = true;
+  Response response;
+  response.type = Response::Type::kShutdown;
+  response.status = record.status;
+  response.tokens = table_.LandAll();
+  responses->push_back(std::move(response));
+  return Status::Ok();
+}
+
+Status Negotiator::Impl::Violation(const std::string& what) const {
+  return Status::Internal("The coordinator broke the control protocol: " + what + " (rank " +
+                          std::to_string(rank_) +
+                          "). Do all ranks run the same build of the library?");
+}
+
+Negotiator::Negotiator(int rank, int size) : impl_(std::make_unique<Impl>(rank, size)) {}
+Negotiator::~Negotiator() = default;
+
+void Negotiator::Submit(Request request, Token token) { impl_->Submit(std::move(request), token); }
+void Negotiator::RequestShutdown(std::string reason) { impl_->RequestShutdown(std::move(reason)); }
+bool Negotiator::TakeAnnounce(Announce* announce) { return impl_->TakeAnnounce(announce); }
+Status Negotiator::OnLog(const Log& log, std::vector<Response>* responses) {
+  return impl_->OnLog(log, responses);
+}
+std::vector<Token> Negotiator::InFlight() const { return impl_->InFlight(); }
+
+}  // namespace horovod_tf

@@ -1,0 +1,135 @@
+#include "horovod_tf/common/protocol/round_table.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "horovod_tf/common/base/check.h"
+
+namespace horovod_tf {
+
+std::vector<Request> NamedRound::Requests() const {
+  std::vector<Request> requests(announced.size(), first);
+  for (const auto& [rank, request] : differing) {
+    requests[static_cast<std::size_t>(rank)] = request;
+  }
+  return requests;
+}
+
+RoundTable::RoundTable(int size) : size_(size), words_((static_cast<std::size_t>(size) + 63) / 64) {
+  HVD_CHECK(size >= 1, "a process set has at least one rank");
+}
+
+void RoundTable::Grow(TensorId id) {
+  if (id < rounds_.size()) return;
+  rounds_.resize(id + std::size_t{1});
+  announced_.resize(rounds_.size() * words_);
+}
+
+void RoundTable::OpenId(TensorId id, std::uint64_t usable_from) {
+  Grow(id);
+  rounds_[id].usable_from = usable_from;
+  EndIdRound(id);
+}
+
+void RoundTable::OpenCompleteId(TensorId id, std::uint64_t usable_from) {
+  OpenId(id, usable_from);
+  rounds_[id].missing = 0;
+  for (std::size_t i = 0; i < words_; ++i) announced_[id * words_ + i] = ~std::uint64_t{0};
+}
+
+void RoundTable::EndIdRound(TensorId id) {
+  Round& round = rounds_[id];
+  round.missing = size_;
+  for (std::size_t i = 0; i < words_; ++i) announced_[id * words_ + i] = 0;
+  if (round.differs) differing_.erase(id);
+  round.differs = false;
+}
+
+RoundTable::Outcome RoundTable::AnnounceIdInFull(TensorId id, int rank, const Request& request,
+                                                 bool differs, TimePoint now) {
+  const Outcome outcome = Count(id, rank, now);
+  if (outcome != Outcome::kTwice && differs) {
+    rounds_[id].differs = true;
+    differing_[id].emplace_back(rank, request);
+  }
+  return outcome;
+}
+
+RoundTable::Outcome RoundTable::AnnounceNamed(int rank, const Request& request, TimePoint now,
+                                              NamedRound** round) {
+  const auto [entry, opened] = named_.try_emplace(request.name);
+  NamedRound& it = entry->second;
+  *round = &it;
+  if (opened) {
+    it.first = request;
+    it.announced.resize(static_cast<std::size_t>(size_));
+    it.missing = size_;
+    it.since = now;
+    NoteOpened(now);
+  }
+  if (it.announced[static_cast<std::size_t>(rank)]) return Outcome::kTwice;
+  it.announced[static_cast<std::size_t>(rank)] = true;
+  if (request != it.first) it.differing.emplace_back(rank, request);
+  if (--it.missing > 0) return Outcome::kCounted;
+  --waiting_;
+  return Outcome::kComplete;
+}
+
+std::optional<TimePoint> RoundTable::WaitingSince() const {
+  return AnyWaiting() ? std::optional<TimePoint>(waiting_since_) : std::nullopt;
+}
+
+bool RoundTable::HasAnnounced(TensorId id, int rank) const {
+  const auto bit = static_cast<std::size_t>(rank);
+  return ((announced_[id * words_ + bit / 64] >> (bit % 64)) & 1) != 0;
+}
+
+PendingTensor RoundTable::DescribeId(TensorId id, const TensorTable& table) const {
+  PendingTensor pending;
+  pending.name = table.definition(id).common.name;
+  pending.since = rounds_[id].since;
+  for (int rank = 0; rank < size_; ++rank) {
+    (HasAnnounced(id, rank) ? pending.ready_ranks : pending.missing_ranks).push_back(rank);
+  }
+  return pending;
+}
+
+PendingTensor RoundTable::DescribeNamed(const NamedRound& round) const {
+  PendingTensor pending;
+  pending.name = round.first.name;
+  pending.since = round.since;
+  for (int rank = 0; rank < size_; ++rank) {
+    const bool ready = round.announced[static_cast<std::size_t>(rank)];
+    (ready ? pending.ready_ranks : pending.missing_ranks).push_back(rank);
+  }
+  return pending;
+}
+
+std::vector<PendingTensor> RoundTable::Waiting(const TensorTable& table) const {
+  std::vector<PendingTensor> waiting;
+  if (!AnyWaiting()) return waiting;
+  for (TensorId id = 0; id < rounds_.size(); ++id) {
+    const Round& round = rounds_[id];
+    if (round.usable_from != kUnusable && round.missing > 0 && round.missing < size_) {
+      waiting.push_back(DescribeId(id, table));
+    }
+  }
+  for (const auto& [name, round] : named_) {
+    if (round.missing > 0) waiting.push_back(DescribeNamed(round));
+  }
+  std::sort(waiting.begin(), waiting.end(), [](const PendingTensor& a, const PendingTensor& b) {
+    return std::tie(a.since, a.name) < std::tie(b.since, b.name);
+  });
+  HVD_CHECK(waiting.size() == waiting_, "the count of waiting rounds is kept");
+  return waiting;
+}
+
+void RoundTable::Clear() {
+  rounds_.clear();
+  announced_.clear();
+  differing_.clear();
+  named_.clear();
+  waiting_ = 0;
+}
+
+}  // namespace horovod_tf

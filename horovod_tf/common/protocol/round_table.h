@@ -1,0 +1,141 @@
+// Who has announced what: the coordinator's open rounds. A round of a tensor begins with the first
+// rank that announces it and ends when its execution, or its error, is in the log.
+#ifndef HOROVOD_TF_COMMON_PROTOCOL_ROUND_TABLE_H_
+#define HOROVOD_TF_COMMON_PROTOCOL_ROUND_TABLE_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "horovod_tf/common/base/clock.h"
+#include "horovod_tf/common/protocol/message.h"
+#include "horovod_tf/common/protocol/stall_monitor.h"
+#include "horovod_tf/common/protocol/tensor_table.h"
+
+namespace horovod_tf {
+
+// Requests that differ from what the others are known to ask for, by rank.
+using DifferingRequests = std::vector<std::pair<int, Request>>;
+
+// The round of a tensor without an id. Ranks nearly always ask for the same, so one request is
+// kept, and those that are not equal to it.
+struct NamedRound {
+  Request first;
+  DifferingRequests differing;
+  std::vector<bool> announced;
+  int missing = 0;
+  TimePoint since;
+  TensorDefinition definition;  // once it has been checked
+
+  // Of all ranks, as if each had been kept.
+  std::vector<Request> Requests() const;
+};
+
+// Thread rule: one thread at a time.
+class RoundTable {
+ public:
+  enum class Outcome {
+    kCounted,
+    kComplete,   // every rank has announced it now
+    kTwice,      // this rank already had
+    kUnknownId,  // no such id for this rank
+  };
+
+  explicit RoundTable(int size);
+
+  // ---- tensors with an id: a few instructions each -------------------------------------------
+  // `id` may be announced by ranks that have applied at least `usable_from` records of the log.
+  void OpenId(TensorId id, std::uint64_t usable_from);
+  // The same, for an id that is given to a tensor in the middle of its round: everybody has
+  // announced it.
+  void OpenCompleteId(TensorId id, std::uint64_t usable_from);
+  void CloseId(TensorId id) { rounds_[id].usable_from = kUnusable; }
+  Outcome AnnounceId(TensorId id, int rank, std::uint64_t applied, TimePoint now);
+  // A rank announces in full a tensor that has an id. `differs`: not what its definition says.
+  Outcome AnnounceIdInFull(TensorId id, int rank, const Request& request, bool differs,
+                           TimePoint now);
+  // Nobody has announced it.
+  bool Idle(TensorId id) const { return rounds_[id].missing == size_; }
+  bool Differs(TensorId id) const { return rounds_[id].differs; }
+  // REQUIRES: Differs(id).
+  const DifferingRequests& Differing(TensorId id) const { return differing_.at(id); }
+  void EndIdRound(TensorId id);
+
+  // ---- tensors without an id -----------------------------------------------------------------
+  // `round` is valid until EndNamedRound.
+  Outcome AnnounceNamed(int rank, const Request& request, TimePoint now, NamedRound** round);
+  void EndNamedRound(const std::string& name) { named_.erase(name); }
+
+  // ---- what is waiting for ranks -------------------------------------------------------------
+  bool AnyWaiting() const { return waiting_ > 0; }
+  // Not later than the time since when the oldest one waits, which is not worth knowing exactly
+  // after each announcement; nothing if none waits.
+  std::optional<TimePoint> WaitingSince() const;
+  // Looks at all of them. Oldest first.
+  std::vector<PendingTensor> Waiting(const TensorTable& table) const;
+  // What Waiting has found out.
+  void RefineWaitingSince(TimePoint oldest) { waiting_since_ = oldest; }
+
+  void Clear();
+
+ private:
+  static constexpr std::uint64_t kUnusable = std::numeric_limits<std::uint64_t>::max();
+  // Together, because announcing an id touches all of it.
+  struct Round {
+    std::uint64_t usable_from = kUnusable;
+    TimePoint since;
+    int missing = 0;
+    bool differs = false;
+  };
+
+  void Grow(TensorId id);
+  Outcome Count(TensorId id, int rank, TimePoint now);
+  void NoteOpened(TimePoint now);
+  bool HasAnnounced(TensorId id, int rank) const;
+  PendingTensor DescribeId(TensorId id, const TensorTable& table) const;
+  PendingTensor DescribeNamed(const NamedRound& round) const;
+
+  const int size_;
+  const std::size_t words_;  // per id in announced_
+  std::vector<Round> rounds_;
+  std::vector<std::uint64_t> announced_;  // a row of rank bits per id
+  std::unordered_map<TensorId, DifferingRequests> differing_;
+  std::unordered_map<std::string, NamedRound> named_;
+  std::size_t waiting_ = 0;
+  TimePoint waiting_since_;
+};
+
+inline void RoundTable::NoteOpened(TimePoint now) {
+  if (waiting_++ == 0) waiting_since_ = now;
+}
+
+// In the header so that the loop over a message's ids has no call in it.
+inline RoundTable::Outcome RoundTable::Count(TensorId id, int rank, TimePoint now) {
+  const auto bit = static_cast<std::size_t>(rank);
+  std::uint64_t& word = announced_[id * words_ + bit / 64];
+  const std::uint64_t mask = std::uint64_t{1} << (bit % 64);
+  if ((word & mask) != 0) return Outcome::kTwice;
+  word |= mask;
+  Round& round = rounds_[id];
+  if (round.missing == size_) {
+    round.since = now;
+    NoteOpened(now);
+  }
+  if (--round.missing > 0) return Outcome::kCounted;
+  --waiting_;
+  return Outcome::kComplete;
+}
+
+inline RoundTable::Outcome RoundTable::AnnounceId(TensorId id, int rank, std::uint64_t applied,
+                                                  TimePoint now) {
+  if (id >= rounds_.size() || applied < rounds_[id].usable_from) return Outcome::kUnknownId;
+  return Count(id, rank, now);
+}
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_PROTOCOL_ROUND_TABLE_H_

@@ -1,0 +1,312 @@
+#include "horovod_tf/common/protocol/negotiator.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "horovod_tf/common/protocol/request_checks.h"
+#include "test/cpp/support/step_cluster.h"
+
+namespace horovod_tf {
+namespace {
+
+TensorDefinition DefinitionOf(const Request& request) {
+  return Define(std::vector<Request>(2, request));
+}
+
+// Rank 1 of 2, with a log written by hand.
+class NegotiatorTest : public testing::Test {
+ protected:
+  Status Log(std::vector<LogRecord> records) {
+    ::horovod_tf::Log log;
+    log.first_sequence = sequence_;
+    sequence_ += records.size();
+    log.records = std::move(records);
+    responses_.clear();
+    return negotiator_.OnLog(log, &responses_);
+  }
+  Announce Take() {
+    Announce announce;
+    EXPECT_TRUE(negotiator_.TakeAnnounce(&announce));
+    return announce;
+  }
+  bool NothingToSay() {
+    Announce announce;
+    return !negotiator_.TakeAnnounce(&announce);
+  }
+  // `request` becomes known under `id`, through a whole first round.
+  void Teach(TensorId id, const Request& request, Token token) {
+    negotiator_.Submit(request, token);
+    Take();
+    ASSERT_TRUE(Log({DefineRecord{id, DefinitionOf(request)}, ExecuteRecord{{id}}}).ok());
+    ASSERT_EQ(responses_.size(), 1u);
+  }
+  void ExpectViolation(const Status& status, const std::string& part) {
+    EXPECT_EQ(status.code(), StatusCode::kInternal) << status;
+    EXPECT_NE(status.message().find(part), std::string::npos) << status;
+  }
+
+  Negotiator negotiator_{1, 2};
+  std::uint64_t sequence_ = 0;
+  std::vector<Response> responses_;
+  const Request a_ = AllreduceRequest("a", {3});
+  const Request b_ = AllreduceRequest("b", {5});
+  const Request c_ = AllreduceRequest("c", {7});
+};
+
+using NegotiatorDeathTest = NegotiatorTest;
+
+TEST_F(NegotiatorTest, FirstTime_AnnouncesInFullInSubmissionOrder) {
+  negotiator_.Submit(b_, 10);
+  negotiator_.Submit(a_, 11);
+  const Announce announce = Take();
+  EXPECT_EQ(announce.applied, 0u);
+  EXPECT_TRUE(announce.known.empty());
+  ASSERT_EQ(announce.requests.size(), 2u);
+  EXPECT_EQ(announce.requests[0], b_);
+  EXPECT_EQ(announce.requests[1], a_);
+  EXPECT_FALSE(announce.shutdown);
+  EXPECT_TRUE(NothingToSay());
+}
+
+TEST_F(NegotiatorTest, Execute_AnswersTokensInBatchOrderWithDefinitions) {
+  negotiator_.Submit(b_, 10);
+  negotiator_.Submit(a_, 11);
+  Take();
+  ASSERT_TRUE(Log({DefineRecord{0, DefinitionOf(b_)}, DefineRecord{1, DefinitionOf(a_)},
+                   ExecuteRecord{{0, 1}}})
+                  .ok());
+  ASSERT_EQ(responses_.size(), 1u);
+  EXPECT_EQ(responses_[0].type, Response::Type::kExecute);
+  EXPECT_EQ(responses_[0].tokens, (std::vector<Token>{10, 11}));
+  ASSERT_EQ(responses_[0].definitions.size(), 2u);
+  EXPECT_EQ(responses_[0].definitions[0]->common, b_);
+  EXPECT_EQ(responses_[0].definitions[1]->common, a_);
+  EXPECT_TRUE(negotiator_.InFlight().empty());
+}
+
+TEST_F(NegotiatorTest, KnownTensor_IsAnnouncedByIdSortedWithWhatWasApplied) {
+  Teach(0, a_, 1);
+  Teach(1, b_, 2);
+  Teach(2, c_, 3);
+  negotiator_.Submit(c_, 4);
+  negotiator_.Submit(a_, 5);
+  negotiator_.Submit(b_, 6);
+  const Announce announce = Take();
+  EXPECT_EQ(announce.known, (std::vector<TensorId>{0, 1, 2}));
+  EXPECT_TRUE(announce.requests.empty());
+  EXPECT_EQ(announce.applied, 6u);
+}
+
+TEST_F(NegotiatorTest, ChangedTensor_IsAnnouncedInFullAndTheNewMeaningIsUsedNext) {
+  Teach(0, a_, 1);
+  Request longer = a_;
+  longer.shape = {4};
+  negotiator_.Submit(longer, 2);
+  const Announce announce = Take();
+  EXPECT_TRUE(announce.known.empty());
+  ASSERT_EQ(announce.requests.size(), 1u);
+  EXPECT_EQ(announce.requests[0], longer);
+  ASSERT_TRUE(Log({DefineRecord{0, DefinitionOf(longer)}, ExecuteRecord{{0}}}).ok());
+  EXPECT_EQ(responses_[0].definitions[0]->common.shape, TensorShape({4}));
+  negotiator_.Submit(longer, 3);
+  EXPECT_EQ(Take().known, std::vector<TensorId>{0});
+}
+
+TEST_F(NegotiatorTest, GatheredTensor_IsComparedWithThisRanksRowsAndDevice) {
+  Request mine = AllgatherRequest("g", {7, 2});
+  mine.device = 1;
+  Request other = AllgatherRequest("g", {6, 2});
+  other.device = 0;
+  negotiator_.Submit(mine, 1);
+  Take();
+  ASSERT_TRUE(Log({DefineRecord{0, Define({other, mine})}, ExecuteRecord{{0}}}).ok());
+  negotiator_.Submit(other, 2);  // what rank 0 would ask for
+  EXPECT_EQ(Take().requests.size(), 1u);
+  ASSERT_TRUE(Log({ErrorRecord{{"g"}, Status::FailedPrecondition("x")}}).ok());
+  negotiator_.Submit(mine, 3);
+  EXPECT_EQ(Take().known, std::vector<TensorId>{0});
+}
+
+TEST_F(NegotiatorTest, FieldsThatTheKindDoesNotUse_DoNotMakeItDiffer) {
+  Request broadcast = BroadcastRequest("w", {2}, 1);
+  Teach(0, broadcast, 1);
+  broadcast.reduce_op = ReduceOp::kMax;
+  broadcast.prescale = 3;
+  broadcast.postscale = 4;
+  negotiator_.Submit(broadcast, 2);
+  EXPECT_EQ(Take().known, std::vector<TensorId>{0});
+  Teach(1, a_, 3);
+  Request allreduce = a_;
+  allreduce.root_rank = 1;
+  negotiator_.Submit(allreduce, 4);
+  EXPECT_EQ(Take().known, std::vector<TensorId>{1});
+  ASSERT_TRUE(Log({ExecuteRecord{{0}}, ExecuteRecord{{1}}}).ok());
+  broadcast.root_rank = 0;
+  negotiator_.Submit(broadcast, 5);
+  allreduce.prescale = 2;
+  negotiator_.Submit(allreduce, 6);
+  EXPECT_EQ(Take().requests.size(), 2u);
+}
+
+TEST_F(NegotiatorTest, Definitions_OutliveReplacementAndForgettingInTheSameLog) {
+  Teach(0, a_, 1);
+  Teach(1, b_, 2);
+  negotiator_.Submit(a_, 3);
+  negotiator_.Submit(b_, 4);
+  negotiator_.Submit(c_, 5);
+  Take();
+  Request longer = a_;
+  longer.shape = {1000};
+  ASSERT_TRUE(Log({ExecuteRecord{{0, 1}}, ExecuteOnceRecord{DefinitionOf(c_)},
+                   DefineRecord{0, DefinitionOf(longer)}, ForgetRecord{{1}}})
+                  .ok());
+  ASSERT_EQ(responses_.size(), 2u);
+  EXPECT_EQ(responses_[0].definitions[0]->common, a_);
+  EXPECT_EQ(responses_[0].definitions[1]->common, b_);
+  EXPECT_EQ(responses_[1].definitions[0]->common, c_);
+}
+
+TEST_F(NegotiatorTest, Forget_MakesWhatWasSaidByIdToBeSaidInFull) {
+  Teach(0, a_, 1);
+  Teach(1, b_, 2);
+  Teach(2, c_, 3);
+  negotiator_.Submit(a_, 4);
+  EXPECT_EQ(Take().known, std::vector<TensorId>{0});  // on its way
+  negotiator_.Submit(b_, 5);                          // queued by id
+  negotiator_.Submit(c_, 6);                          // queued by id, stays
+  ASSERT_TRUE(Log({ForgetRecord{{0, 1}}}).ok());
+  EXPECT_TRUE(responses_.empty());
+  const Announce announce = Take();
+  EXPECT_EQ(announce.known, std::vector<TensorId>{2});
+  ASSERT_EQ(announce.requests.size(), 2u);
+  EXPECT_EQ(announce.requests[0], a_);
+  EXPECT_EQ(announce.requests[1], b_);
+  EXPECT_EQ(announce.applied, 7u);
+  EXPECT_EQ(negotiator_.InFlight(), (std::vector<Token>{4, 5, 6}));
+}
+
+TEST_F(NegotiatorTest, Forget_DoesNotRepeatWhatWasSaidInFull) {
+  Teach(0, a_, 1);
+  Teach(1, b_, 2);
+  Request longer = a_;
+  longer.shape = {4};
+  negotiator_.Submit(longer, 3);
+  Take();
+  ASSERT_TRUE(Log({ForgetRecord{{0, 1}}}).ok());  // a is on its way in full, b is idle
+  EXPECT_TRUE(NothingToSay());
+  ASSERT_TRUE(Log({ExecuteOnceRecord{DefinitionOf(longer)}}).ok());
+  EXPECT_EQ(responses_[0].tokens, std::vector<Token>{3});
+  negotiator_.Submit(b_, 4);
+  EXPECT_EQ(Take().requests.size(), 1u);
+}
+
+TEST_F(NegotiatorTest, ForgottenId_MayGetAnotherMeaning) {
+  Teach(0, a_, 1);
+  ASSERT_TRUE(Log({ForgetRecord{{0}}}).ok());
+  Teach(0, b_, 2);
+  negotiator_.Submit(a_, 3);
+  negotiator_.Submit(b_, 4);
+  const Announce announce = Take();
+  EXPECT_EQ(announce.known, std::vector<TensorId>{0});
+  ASSERT_EQ(announce.requests.size(), 1u);
+  EXPECT_EQ(announce.requests[0], a_);
+}
+
+TEST_F(NegotiatorTest, Error_FailsWhatIsInFlightHereAndIgnoresOtherNames) {
+  Teach(0, c_, 1);
+  negotiator_.Submit(a_, 2);
+  negotiator_.Submit(b_, 3);
+  Take();
+  const Status status = Status::FailedPrecondition("sizes differ");
+  ASSERT_TRUE(Log({ErrorRecord{{"unheard of", "b", "c"}, status}}).ok());
+  ASSERT_EQ(responses_.size(), 1u);
+  EXPECT_EQ(responses_[0].type, Response::Type::kError);
+  EXPECT_EQ(responses_[0].tokens, std::vector<Token>{3});
+  EXPECT_EQ(responses_[0].status.message(), "sizes differ");
+  ASSERT_TRUE(Log({ErrorRecord{{"unheard of"}, status}}).ok());
+  EXPECT_TRUE(responses_.empty());
+  EXPECT_EQ(negotiator_.InFlight(), std::vector<Token>{2});
+}
+
+TEST_F(NegotiatorTest, Error_WithdrawsWhatIsStillQueued) {
+  Teach(0, a_, 1);
+  negotiator_.Submit(a_, 2);
+  negotiator_.Submit(b_, 3);
+  negotiator_.Submit(c_, 4);
+  ASSERT_TRUE(Log({ErrorRecord{{"a", "b"}, Status::FailedPrecondition("x")}}).ok());
+  EXPECT_EQ(responses_[0].tokens, (std::vector<Token>{2, 3}));
+  const Announce announce = Take();
+  EXPECT_TRUE(announce.known.empty());
+  ASSERT_EQ(announce.requests.size(), 1u);
+  EXPECT_EQ(announce.requests[0], c_);
+}
+
+TEST_F(NegotiatorTest, Shutdown_AnswersEverythingAndEndsTheTalk) {
+  Teach(0, a_, 1);
+  negotiator_.Submit(a_, 2);
+  Take();
+  negotiator_.Submit(b_, 3);  // never announced
+  ASSERT_TRUE(Log({ShutdownRecord{0, Status::Unknown("over")}}).ok());
+  ASSERT_EQ(responses_.size(), 1u);
+  EXPECT_EQ(responses_[0].type, Response::Type::kShutdown);
+  EXPECT_EQ(responses_[0].tokens, (std::vector<Token>{2, 3}));
+  EXPECT_EQ(responses_[0].status.message(), "over");
+  EXPECT_TRUE(negotiator_.InFlight().empty());
+  EXPECT_TRUE(NothingToSay());
+  ExpectViolation(Log({ForgetRecord{{0}}}), "follows the shutdown");
+}
+
+TEST_F(NegotiatorTest, RequestShutdown_IsAnnouncedOnceWithTheFirstReason) {
+  negotiator_.RequestShutdown("the end");
+  negotiator_.RequestShutdown("later");
+  const Announce announce = Take();
+  EXPECT_TRUE(announce.shutdown);
+  EXPECT_EQ(announce.shutdown_reason, "the end");
+  negotiator_.RequestShutdown("again");
+  EXPECT_TRUE(NothingToSay());
+}
+
+TEST_F(NegotiatorTest, Gap_IsAnError) {
+  ASSERT_TRUE(Log({ForgetRecord{}}).ok());
+  sequence_ += 1;
+  ExpectViolation(Log({ForgetRecord{}}), "from number 2 on have come where 1 is next");
+  sequence_ = 0;
+  ExpectViolation(Log({ForgetRecord{}}), "from number 0 on have come where 1 is next");
+}
+
+TEST_F(NegotiatorTest, ExecutionOfSomethingElse_IsAnErrorThatNamesIt) {
+  Teach(0, a_, 1);
+  Teach(1, b_, 2);
+  ExpectViolation(Log({ExecuteRecord{{0}}}), "'a' is to be executed but rank 1 has not");
+  sequence_ = 4;
+  negotiator_.Submit(b_, 3);  // not announced
+  ExpectViolation(Log({ExecuteRecord{{1}}}), "'b' is to be executed but rank 1 has not");
+  sequence_ = 4;
+  ExpectViolation(Log({ExecuteRecord{{2}}}), "id 2 is to be executed but has no meaning");
+  sequence_ = 4;
+  ExpectViolation(Log({ExecuteOnceRecord{DefinitionOf(c_)}}), "'c' is to be executed but rank 1");
+  EXPECT_TRUE(responses_.empty());
+}
+
+TEST_F(NegotiatorTest, ImpossibleDefinition_IsAnErrorThatNamesIt) {
+  Teach(0, a_, 1);
+  ExpectViolation(Log({DefineRecord{2, DefinitionOf(b_)}}), "defines id 2 as tensor 'b'");
+  sequence_ = 2;
+  ExpectViolation(Log({DefineRecord{0, DefinitionOf(b_)}}), "'b' before the old meaning");
+  sequence_ = 2;
+  ExpectViolation(Log({DefineRecord{1, DefinitionOf(a_)}}), "'a' before the old meaning");
+  sequence_ = 2;
+  negotiator_.Submit(a_, 2);
+  ExpectViolation(Log({DefineRecord{0, DefinitionOf(a_)}}), "'a', which rank 1 has not announced");
+  sequence_ = 2;
+  ExpectViolation(Log({ForgetRecord{{1}}}), "id 1 is to be forgotten but has no meaning");
+}
+
+TEST_F(NegotiatorDeathTest, SecondSubmissionInFlight_IsABugOfTheCaller) {
+  negotiator_.Submit(a_, 1);
+  EXPECT_DEATH(negotiator_.Submit(a_, 2), "one submission of a name at a time");
+}
+
+}  // namespace
+}  // namespace horovod_tf
