@@ -95,6 +95,7 @@ Status ScriptedBackend::Run(Batch& batch, RunContext& context) {
     script_->scratch_buffers_.push_back(buffer);
     script_->scratch_answers_.push_back(answer);
     if (!answer.ok()) return answer;
+    std::memset(buffer, 0x5A, step.scratch);  // all of it is ours
   }
   switch (step.action) {
     case ScriptAction::kError:
