@@ -3,88 +3,238 @@
 #   VARIANT=release|asan|ubsan|tsan|coverage   flavour of the native build, each in build/VARIANT
 #   STRICT=1                                   warnings are errors (our CI; not for users)
 #   PYTHON=python3                             interpreter for everything in Python
+#   CXX, CXXFLAGS, LDFLAGS                     compiler and flags of yours, added to ours
+#   TEST_LIMIT=300                             seconds a test program may take
+#   GTEST_FLAGS=--gtest_filter=...             for the native tests
+#   PYTEST_FLAGS='-k name'                     for the Python tests
 
 VARIANT ?= release
 STRICT ?= 0
 PYTHON ?= python3
-CXX ?= g++
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
+CLANGXX ?= clang++
+CLANG_FORMAT ?= clang-format
+CLANG_TIDY ?= clang-tidy
+GCOVR ?= gcovr
+VALGRIND ?= valgrind
 BUILD := build/$(VARIANT)
 
 # ---- the native build, listed once -------------------------------------------------------------
-CORE_SOURCES := $(sort $(wildcard horovod_tf/common/*.cc horovod_tf/common/base/*.cc \
-    horovod_tf/common/protocol/*.cc horovod_tf/common/transport/*.cc \
-    horovod_tf/common/collectives/*.cc horovod_tf/common/runtime/*.cc))
-TEST_SOURCES := $(sort $(wildcard test/cpp/*.cc test/cpp/support/*.cc))
+CORE_FOLDERS := base protocol transport collectives runtime
+CORE_SOURCES := $(sort $(wildcard horovod_tf/common/*.cc $(CORE_FOLDERS:%=horovod_tf/common/%/*.cc)))
+TEST_SOURCES := $(sort $(wildcard test/cpp/*.cc test/cpp/support/*.cc test/cpp/contract/*.cc))
 BENCH_SOURCES := $(sort $(wildcard benchmarks/*.cc))
+BENCH_SUPPORT := $(sort $(wildcard benchmarks/support/*.cc))
 CORE_OBJECTS := $(CORE_SOURCES:%.cc=$(BUILD)/%.o)
 TEST_OBJECTS := $(TEST_SOURCES:%.cc=$(BUILD)/%.o)
+BENCH_OBJECTS := $(BENCH_SOURCES:%.cc=$(BUILD)/%.o) $(BENCH_SUPPORT:%.cc=$(BUILD)/%.o)
 BENCHES := $(BENCH_SOURCES:benchmarks/%.cc=$(BUILD)/%)
 LIBRARY := $(BUILD)/libhorovod_common.so
+PACKAGED_LIBRARY := horovod_tf/common/libhorovod_common.so
 TESTS := $(BUILD)/core_tests
+DEPENDENCIES := $(patsubst %.o,%.d,$(CORE_OBJECTS) $(TEST_OBJECTS) $(BENCH_OBJECTS))
 
-# The core sees the standard library and itself. The boundary folder comes first and turns an include of a
-# foreign header into an error, even where that header is installed system-wide.
+# The core sees the standard library and itself. The boundary folder comes before any path of the
+# user's and turns an include of a foreign header into an error, even where that header is installed
+# system-wide; CHECK_BOUNDARY then looks at what was really read, for the headers nobody listed.
 unexport CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH
 CORE_INCLUDES := -Itools/boundary -I.
+FOREIGN_HEADERS := (^|[ /])(mpi|nccl|cuda|cuda_runtime|cuda_runtime_api)\.h|tensorflow/(c|cc|core|compiler|lite|tsl|dtensor)/|/(tsl|xla)/
+CHECK_BOUNDARY = if grep -nE '$(FOREIGN_HEADERS)' $(@:.o=.d) >&2; then rm -f $@; \
+    echo '$<: the core must not include MPI, CUDA, NCCL or TensorFlow headers (docs/architecture.md, layers)' >&2; exit 1; fi
 
+LANGUAGE := -std=c++17 -Wall -Wextra
 WARNINGS_1 := -Wconversion -Wshadow -Werror
 FLAGS_release := -O3
 FLAGS_asan := -O1 -fsanitize=address,leak -fno-omit-frame-pointer
 FLAGS_ubsan := -O1 -fsanitize=undefined -fno-sanitize-recover=all
 FLAGS_tsan := -O1 -fsanitize=thread
-FLAGS_coverage := -O0 --coverage
-CXXFLAGS_ALL := -std=c++17 -g -fPIC -fvisibility=hidden -Wall -Wextra $(WARNINGS_$(STRICT)) \
-    $(FLAGS_$(VARIANT)) $(CXXFLAGS)
-LDFLAGS_ALL := $(filter -fsanitize% --coverage,$(FLAGS_$(VARIANT))) -pthread $(LDFLAGS)
+# Threads count the same lines: without atomic counters gcov reports negative numbers.
+FLAGS_coverage := -O0 --coverage -fprofile-update=atomic
+ifeq ($(FLAGS_$(VARIANT)),)
+$(error VARIANT=$(VARIANT) is none of release, asan, ubsan, tsan, coverage)
+endif
+COMPILE_FLAGS := $(LANGUAGE) -g -fPIC -fvisibility=hidden $(WARNINGS_$(STRICT)) $(FLAGS_$(VARIANT)) \
+    $(CORE_INCLUDES) $(CXXFLAGS)
+LINK_FLAGS := $(filter -fsanitize% --coverage,$(FLAGS_$(VARIANT))) -pthread $(LDFLAGS)
+# A sanitizer's runtime is found in the program, so only a plain library can be asked to be complete.
+LIBRARY_FLAGS := -shared -Wl,--version-script=tools/exports.map \
+    $(if $(filter -fsanitize%,$(LINK_FLAGS)),,-Wl,-z,defs)
 
-.PHONY: help lib test test-cpp test-python asan ubsan tsan coverage lint format docs bench clean
+.PHONY: help lib test test-cpp test-boundary test-python asan ubsan tsan coverage lint lint-cpp \
+    lint-python format docs bench bench-control-plane-callgrind print-core-compile clean FORCE
+.DELETE_ON_ERROR:
 help:
-	@echo 'make lib           build the core library'
-	@echo 'make test          everything that runs here: native and Python'
-	@echo 'make test-cpp      the native tests'
-	@echo 'make test-python   the Python tests that need no launcher'
-	@echo 'make asan|ubsan|tsan   the native tests under a sanitizer'
-	@echo 'make coverage      line coverage of the core'
-	@echo 'make lint          clang-format, clang-tidy, ruff, mypy'
-	@echo 'make docs          regenerate docs/environment.md'
-	@echo 'make bench         benchmarks of the core'
+	@echo 'make lib              build the core library'
+	@echo 'make test             everything that runs here: native and Python'
+	@echo 'make test-cpp         the native tests (g++ and gtest are enough)'
+	@echo 'make test-python      the Python tests that need no launcher'
+	@echo 'make test-boundary    that the core cannot include MPI, CUDA, NCCL or TensorFlow'
+	@echo 'make asan|ubsan|tsan  the native tests under a sanitizer'
+	@echo 'make coverage         line coverage of the core; fails under 90 %'
+	@echo 'make lint             clang-format, clang thread-safety, clang-tidy, ruff, mypy'
+	@echo 'make format           reformat C++ and Python'
+	@echo 'make docs             regenerate docs/environment.md'
+	@echo 'make bench            benchmarks of the core'
+	@echo 'make bench-control-plane-callgrind   instructions of the control plane per tensor'
+	@echo 'make clean            remove build/ and the built library (.venv stays)'
+	@echo
+	@echo 'Variables (VARIANT, STRICT, ...) are explained at the top of the Makefile.'
 
-lib: $(LIBRARY)
-	@cmp -s $(LIBRARY) horovod_tf/common/libhorovod_common.so || cp $(LIBRARY) horovod_tf/common/
+lib: $(PACKAGED_LIBRARY)
 
-$(LIBRARY): $(CORE_OBJECTS)
-	$(CXX) -shared -o $@ $^ $(LDFLAGS_ALL)
+# Replaced in one step: a running process keeps the file that it has mapped.
+$(PACKAGED_LIBRARY): $(LIBRARY)
+	@cmp -s $< $@ || { cp $< $@.new && mv $@.new $@; }
+	@touch $@
 
-$(BUILD)/horovod_tf/%.o: horovod_tf/%.cc
+$(LIBRARY): $(CORE_OBJECTS) tools/exports.map $(BUILD)/link.flags
+	$(CXX) $(LIBRARY_FLAGS) -o $@ $(CORE_OBJECTS) $(LINK_FLAGS)
+
+# Whatever changes what a command does is a file that its outputs depend on; it is rewritten only when its
+# text changes. So another compiler, flag or list of sources rebuilds exactly what it must.
+KEEP_IF_SAME = @mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$1)' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$1)' >$@
+$(BUILD)/compile.flags: FORCE
+	$(call KEEP_IF_SAME,$(CXX) $(COMPILE_FLAGS))
+$(BUILD)/link.flags: FORCE
+	$(call KEEP_IF_SAME,$(CXX) $(LIBRARY_FLAGS) $(LINK_FLAGS) $(CORE_OBJECTS))
+$(BUILD)/test.flags: FORCE
+	$(call KEEP_IF_SAME,$(CXX) $(LINK_FLAGS) $(CORE_OBJECTS) $(TEST_OBJECTS))
+
+COMPILE_COMMAND = $(CXX) $(COMPILE_FLAGS) -MD -MP -c $< -o $@
+$(BUILD)/horovod_tf/%.o: horovod_tf/%.cc $(BUILD)/compile.flags
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS_ALL) $(CORE_INCLUDES) -MMD -MP -c $< -o $@
+	$(COMPILE_COMMAND)
+	@$(CHECK_BOUNDARY)
 
-$(BUILD)/test/%.o: test/%.cc
+$(BUILD)/test/%.o: test/%.cc $(BUILD)/compile.flags | $(BUILD)/gtest.found
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS_ALL) $(CORE_INCLUDES) -MMD -MP -c $< -o $@
+	$(COMPILE_COMMAND)
+	@$(CHECK_BOUNDARY)
 
-$(BUILD)/benchmarks/%.o: benchmarks/%.cc
+$(BUILD)/benchmarks/%.o: benchmarks/%.cc $(BUILD)/compile.flags
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS_ALL) $(CORE_INCLUDES) -MMD -MP -c $< -o $@
+	$(COMPILE_COMMAND)
+	@$(CHECK_BOUNDARY)
 
-$(TESTS): $(TEST_OBJECTS) $(CORE_OBJECTS)
-	$(CXX) -o $@ $^ $(LDFLAGS_ALL) -lgtest -lgtest_main
+# How a core file is compiled, for tests and editors.
+print-core-compile:
+	@echo '$(CXX) $(COMPILE_FLAGS)'
 
-$(BUILD)/%: $(BUILD)/benchmarks/%.o $(CORE_OBJECTS)
-	$(CXX) -o $@ $^ $(LDFLAGS_ALL)
+# ---- tests -------------------------------------------------------------------------------------
+$(BUILD)/gtest.found:
+	@mkdir -p $(@D)
+	@echo '#include <gtest/gtest.h>' | $(CXX) -std=c++17 -E -x c++ - >$@ 2>/dev/null || { rm -f $@; \
+	    echo 'The native tests need gtest, which is not installed: apt-get install libgtest-dev' >&2; exit 1; }
+
+$(TESTS): $(TEST_OBJECTS) $(CORE_OBJECTS) $(BUILD)/test.flags
+	$(CXX) -o $@ $(TEST_OBJECTS) $(CORE_OBJECTS) $(LINK_FLAGS) -lgtest -lgtest_main
+
+test: test-cpp test-python
 
 # A hang is a failure: the hard limit prints stacks first.
 TEST_LIMIT ?= 300
 test-cpp: $(TESTS)
 	tools/with_deadline $(TEST_LIMIT) $(TESTS) --gtest_brief=1 $(GTEST_FLAGS)
 
+# The first error of a sanitizer ends the run.
+export ASAN_OPTIONS ?= detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
+export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
 asan ubsan tsan:
 	$(MAKE) VARIANT=$@ test-cpp
 
+# Python tools live in a folder of ours and never come from the machine.
+VENV := .venv
+VENV_STAMP := $(VENV)/.stamp
+IN_VENV := $(VENV)/bin/python -m
+$(VENV_STAMP): tools/requirements-dev.txt
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo 'The Python checks need venv, which is not installed: apt-get install python3-venv' >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(IN_VENV) pip install --quiet --requirement $<
+	@touch $@
+
+PYTEST_LIMIT ?= 600
+test-python: lib $(VENV_STAMP)
+	tools/with_deadline $(PYTEST_LIMIT) $(IN_VENV) pytest $(PYTEST_FLAGS) test/single
+
+test-boundary: $(VENV_STAMP)
+	tools/with_deadline $(PYTEST_LIMIT) $(IN_VENV) pytest $(PYTEST_FLAGS) test/single/test_boundary.py
+
+# Leaves (mpi/, cuda/) are left out: what they do shows only on the real thing.
+COVERAGE_MINIMUM ?= 90
+coverage:
+	$(MAKE) VARIANT=coverage coverage-report
+.PHONY: coverage-report
+coverage-report: $(TESTS)
+	@find $(BUILD) -name '*.gcda' -delete
+	tools/with_deadline $(TEST_LIMIT) $(TESTS) --gtest_brief=1 $(GTEST_FLAGS)
+	$(GCOVR) --root . --object-directory $(BUILD) --filter 'horovod_tf/common/' \
+	    --exclude 'horovod_tf/common/(mpi|cuda)/' --exclude-unreachable-branches --print-summary \
+	    --fail-under-line $(COVERAGE_MINIMUM) $(BUILD)
+
+# ---- lint --------------------------------------------------------------------------------------
+CXX_FILES := $(sort $(wildcard $(foreach folder,horovod_tf/common $(CORE_FOLDERS:%=horovod_tf/common/%) test/cpp \
+    test/cpp/support test/cpp/contract benchmarks benchmarks/support,$(folder)/*.h $(folder)/*.cc $(folder)/*.inc)))
+LINT := build/lint
+TIDY_STAMPS := $(CORE_SOURCES:%.cc=$(LINT)/%.tidy)
+SAFETY_STAMPS := $(patsubst %.cc,$(LINT)/%.safety,$(CORE_SOURCES) $(TEST_SOURCES) $(BENCH_SOURCES) $(BENCH_SUPPORT))
+PYTHON_FILES := horovod_tf test tools/with_deadline
+LINT_JOBS ?= 2
+LINT_FLAGS := $(LANGUAGE) $(WARNINGS_1) -Wthread-safety $(CORE_INCLUDES)
+
+# All findings at once, not the first file's only.
+lint: $(VENV_STAMP)
+	+$(MAKE) --no-print-directory --keep-going -j$(LINT_JOBS) lint-cpp lint-python
+
+lint-cpp: $(LINT)/format $(SAFETY_STAMPS) $(TIDY_STAMPS)
+
+$(LINT)/format: $(CXX_FILES) .clang-format
+	@mkdir -p $(@D)
+	$(CLANG_FORMAT) --dry-run --Werror $(CXX_FILES)
+	@touch $@
+
+# Whether clang agrees: its warnings, and its proof of who holds which lock.
+$(LINT)/%.safety: %.cc
+	@mkdir -p $(@D)
+	$(CLANGXX) -fsyntax-only $(LINT_FLAGS) -MMD -MP -MF $(LINT)/$*.d -MT $@ -MT $(LINT)/$*.tidy $<
+	@touch $@
+
+$(LINT)/%.tidy: %.cc $(LINT)/%.safety .clang-tidy
+	$(CLANG_TIDY) --quiet $< -- $(LINT_FLAGS) -Wno-error
+	@touch $@
+
+lint-python: $(VENV_STAMP)
+	$(IN_VENV) ruff check $(PYTHON_FILES)
+	$(IN_VENV) ruff format --check $(PYTHON_FILES)
+	$(IN_VENV) mypy
+
+format: $(VENV_STAMP)
+	$(CLANG_FORMAT) -i $(CXX_FILES)
+	$(IN_VENV) ruff check --fix $(PYTHON_FILES)
+	$(IN_VENV) ruff format $(PYTHON_FILES)
+
+# ---- documents and benchmarks ------------------------------------------------------------------
+docs: lib
+	$(PYTHON) -c 'from horovod_tf.common import basics; print(basics.environment_markdown(), end="")' \
+	    >docs/environment.md.new
+	mv docs/environment.md.new docs/environment.md
+
+$(BENCHES): $(BUILD)/%: $(BUILD)/benchmarks/%.o $(BENCH_SUPPORT:%.cc=$(BUILD)/%.o) $(CORE_OBJECTS) $(BUILD)/link.flags
+	$(CXX) -o $@ $(filter %.o,$^) $(LINK_FLAGS)
+
 bench: $(BENCHES)
-	for bench in $(BENCHES); do $$bench || exit 1; done
+	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $$bench; done
+
+# Instructions do not depend on what else the machine does.
+CALLGRIND_FLAGS ?=
+bench-control-plane-callgrind: $(BUILD)/control_plane
+	$(VALGRIND) --tool=callgrind --callgrind-out-file=$(BUILD)/callgrind.out $< $(CALLGRIND_FLAGS)
 
 clean:
-	rm -rf build
+	rm -rf build $(PACKAGED_LIBRARY)
 
--include $(CORE_OBJECTS:.o=.d) $(TEST_OBJECTS:.o=.d) $(BENCH_SOURCES:%.cc=$(BUILD)/%.d)
+-include $(DEPENDENCIES) $(SAFETY_STAMPS:.safety=.d)
