@@ -1,0 +1,1 @@
+"""The native core and its Python face, `horovod_tf.common.basics`."""

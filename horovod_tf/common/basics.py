@@ -1,0 +1,172 @@
+"""Starts and stops the native core and asks it who we are, through ctypes.
+
+Importing this module loads the library, once, with its symbols kept to itself (RTLD_LOCAL). Every function may be
+called from any thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+from pathlib import Path
+from typing import Any, Final
+
+from horovod_tf._version import __version__
+
+LIBRARY_PATH: Final = Path(__file__).with_name("libhorovod_common.so")
+
+# Every function of c_api.h: name -> (argtypes, restype). A test compares this with the header and with what the
+# library exports, as ctypes would otherwise guess, and guess wrong for everything that is not an int.
+PROTOTYPES: Final[dict[str, tuple[list[Any], Any]]] = {
+    "horovod_init": ([], ctypes.c_int),
+    "horovod_shutdown": ([], ctypes.c_int),
+    "horovod_is_initialized": ([], ctypes.c_int),
+    "horovod_rank": ([], ctypes.c_int),
+    "horovod_size": ([], ctypes.c_int),
+    "horovod_local_rank": ([], ctypes.c_int),
+    "horovod_local_size": ([], ctypes.c_int),
+    "horovod_cross_rank": ([], ctypes.c_int),
+    "horovod_cross_size": ([], ctypes.c_int),
+    "horovod_is_homogeneous": ([], ctypes.c_int),
+    "horovod_mpi_threads_supported": ([], ctypes.c_int),
+    "horovod_last_error": ([], ctypes.c_char_p),
+    "horovod_last_error_code": ([], ctypes.c_int),
+    "horovod_version": ([], ctypes.c_char_p),
+    "horovod_environment_markdown": ([], ctypes.c_char_p),
+}
+
+# Codes of horovod_last_error_code() that say that the caller can mend it: InvalidArgument, FailedPrecondition.
+_CALLERS_FAULT: Final = frozenset({3, 9})
+_NOT_INITIALIZED: Final = -1
+_BUILD_IT: Final = "run `make lib` in the source tree, or install the package again"
+
+
+def _load() -> ctypes.CDLL:
+    """Loads the library and declares its functions.
+
+    Raises:
+        ImportError: it is missing, cannot be loaded, or belongs to another version of this package.
+    """
+    if not LIBRARY_PATH.exists():
+        raise ImportError(f"the native library {LIBRARY_PATH} has not been built: {_BUILD_IT}", path=str(LIBRARY_PATH))
+    try:
+        library = ctypes.CDLL(str(LIBRARY_PATH), mode=ctypes.RTLD_LOCAL)
+        for name, (argtypes, restype) in PROTOTYPES.items():
+            function = getattr(library, name)
+            function.argtypes = argtypes
+            function.restype = restype
+    except (OSError, AttributeError) as error:
+        raise ImportError(
+            f"the native library does not fit this package ({error}): {_BUILD_IT}", path=str(LIBRARY_PATH)
+        ) from error
+    version = library.horovod_version().decode()
+    if version != __version__:
+        raise ImportError(
+            f"{LIBRARY_PATH} is version {version}, this package is {__version__}: {_BUILD_IT}", path=str(LIBRARY_PATH)
+        )
+    return library
+
+
+_library: Final = _load()
+
+
+def _raise_last_error() -> None:
+    """Raises what this thread's failed call left behind."""
+    # In this order: the text is valid until the next call.
+    text = _library.horovod_last_error().decode(errors="replace")
+    if _library.horovod_last_error_code() in _CALLERS_FAULT:
+        raise ValueError(text)
+    raise RuntimeError(text)
+
+
+def _ask(name: str) -> int:
+    """The answer of one of the functions that need an initialized library."""
+    answer = int(getattr(_library, name)())
+    if answer == _NOT_INITIALIZED:
+        raise ValueError("Horovod has not been initialized; use hvd.init().")
+    return answer
+
+
+def init() -> None:
+    """Starts the library and meets the other ranks. Harmless when repeated; works again after `shutdown()`.
+
+    The library shuts down by itself when Python exits.
+
+    Raises:
+        ValueError: an environment variable does not parse, or the library cannot start the way it was asked to.
+        RuntimeError: something else failed; the text says what.
+    """
+    if _library.horovod_init() != 0:
+        _raise_last_error()
+    # Once, and after whatever the program registered before: what still uses the library ends first.
+    atexit.unregister(shutdown)
+    atexit.register(shutdown)
+
+
+def shutdown() -> None:
+    """Stops the library on all ranks. Harmless when repeated and before `init()`.
+
+    Raises:
+        RuntimeError: it did not stop in time.
+    """
+    if _library.horovod_shutdown() != 0:
+        _raise_last_error()
+
+
+def is_initialized() -> bool:
+    """Whether the library runs: between a successful `init()` and `shutdown()`."""
+    return bool(_library.horovod_is_initialized())
+
+
+def rank() -> int:
+    """This process's number among all, from 0.
+
+    Raises:
+        ValueError: before `init()`; so do all of the following.
+    """
+    return _ask("horovod_rank")
+
+
+def size() -> int:
+    """Number of processes."""
+    return _ask("horovod_size")
+
+
+def local_rank() -> int:
+    """This process's number among those on its host, from 0: which GPU to take."""
+    return _ask("horovod_local_rank")
+
+
+def local_size() -> int:
+    """Number of processes on this host."""
+    return _ask("horovod_local_size")
+
+
+def cross_rank() -> int:
+    """This host's number among the hosts that have a process with this local rank, from 0."""
+    return _ask("horovod_cross_rank")
+
+
+def cross_size() -> int:
+    """Number of hosts that have a process with this local rank."""
+    return _ask("horovod_cross_size")
+
+
+def is_homogeneous() -> bool:
+    """Whether every host has the same number of processes."""
+    return bool(_ask("horovod_is_homogeneous"))
+
+
+def mpi_threads_supported() -> bool:
+    """Whether MPI may be called from several threads at once, by mpi4py for instance."""
+    return bool(_ask("horovod_mpi_threads_supported"))
+
+
+def version() -> str:
+    """The native library's version. Works before `init()`."""
+    return str(_library.horovod_version().decode())
+
+
+def environment_markdown() -> str:
+    """The page on environment variables, from the table that the library parses with. Works before `init()`."""
+    return str(_library.horovod_environment_markdown().decode())

@@ -1,0 +1,42 @@
+"""Fixtures of the Python tests. The hard limit of a test is faulthandler_timeout in pyproject.toml."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import ROOT, Run, run_command
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def run_python() -> Run:
+    """Runs a program in a fresh interpreter: for exits, crashes and environments."""
+
+    def run_program(program: str, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
+        path = {"PYTHONPATH": str(cwd)}
+        return run_command(sys.executable, "-c", program, cwd=cwd, timeout=60, **{**path, **variables})
+
+    return run_program
+
+
+@pytest.fixture(scope="session")
+def source_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what the native core is built from, to be changed and built by tests."""
+    copy = tmp_path_factory.mktemp("tree")
+    sources = [path for path in (ROOT / "horovod_tf/common").rglob("*") if path.suffix in {".h", ".cc", ".inc", ".py"}]
+    sources += [path for path in (ROOT / "tools").rglob("*") if path.is_file()]
+    sources += [ROOT / "Makefile", ROOT / "horovod_tf/__init__.py", ROOT / "horovod_tf/_version.py"]
+    for path in sources:
+        target = copy / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+        target.chmod(path.stat().st_mode)
+    return copy
