@@ -1,0 +1,661 @@
+// One runtime in a scripted world: LocalTransport(1) and a backend that does what a test says, or a
+// peer that the test plays itself.
+#include "horovod_tf/common/runtime/runtime.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include "horovod_tf/common/protocol/message.h"
+#include "horovod_tf/common/transport/local_transport.h"
+#include "test/cpp/support/local_cluster.h"
+#include "test/cpp/support/scripted_backend.h"
+
+namespace horovod_tf {
+namespace {
+
+bool Has(const Status& status, const std::string& part) {
+  return status.message().find(part) != std::string::npos;
+}
+
+// One rank, alone, and the script of its backend.
+struct Solo {
+  explicit Solo(const std::function<void(RuntimeOptions*)>& customize = nullptr) {
+    RuntimeOptions options;
+    options.config = TestConfig();
+    options.transport = std::move(MakeLocalTransports({"host-a"}).front());
+    options.backends.Add(std::make_unique<ScriptedBackend>(script));
+    if (customize) customize(&options);
+    runtime = std::make_unique<Runtime>(std::move(options));
+  }
+
+  TestTensorPtr Add(const std::string& name, std::function<void(const Status&)> then = nullptr) {
+    TestSpec spec;
+    spec.name = name;
+    auto tensor = std::make_shared<TestTensor>(spec, 0, 1);
+    runtime->Enqueue(Group(tensor->Entry(std::move(then))));
+    return tensor;
+  }
+
+  std::shared_ptr<BackendScript> script = std::make_shared<BackendScript>();
+  std::unique_ptr<Runtime> runtime;
+};
+
+void ShortShutdown(RuntimeOptions* options) {
+  options->config.shutdown_timeout = FromSeconds(0.05);
+}
+
+TEST(Runtime, StartAndStop_200Times_EachWorks) {
+  for (int i = 0; i < 200; ++i) {
+    Solo solo;
+    ASSERT_TRUE(solo.runtime->Start().ok());
+    ASSERT_EQ(solo.runtime->state(), RuntimeState::kRunning);
+    const TestTensorPtr tensor = solo.Add("grad/" + std::to_string(i));
+    ASSERT_TRUE(tensor->Wait());
+    ASSERT_TRUE(tensor->Correct());
+    ASSERT_TRUE(solo.runtime->Stop("round over").ok());
+    ASSERT_EQ(solo.runtime->state(), RuntimeState::kStopped);
+  }
+}
+
+TEST(Runtime, StopRightAfterStart_200Times_NeverHangs) {
+  for (int i = 0; i < 200; ++i) {
+    Solo solo;
+    ASSERT_TRUE(solo.runtime->Start().ok());
+    const TestTensorPtr tensor = solo.Add("t");
+    ASSERT_TRUE(solo.runtime->Stop("at once").ok());
+    // Submitted before the stop: it is still run, and has ended when Stop returns.
+    ASSERT_TRUE(tensor->Correct());
+  }
+}
+
+TEST(Runtime, EnqueueBeforeStart_IsToldToInitialize) {
+  Solo solo;
+  const TestTensorPtr tensor = solo.Add("early");
+  EXPECT_TRUE(tensor->FailedWith("Horovod has not been initialized; use hvd.init()."));
+  EXPECT_EQ(tensor->status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(solo.runtime->state(), RuntimeState::kIdle);
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  const TestTensorPtr again = solo.Add("early");
+  ASSERT_TRUE(again->Wait());
+  EXPECT_TRUE(again->Correct());
+}
+
+TEST(Runtime, StopBeforeStart_DoesNothing) {
+  Solo solo;
+  EXPECT_TRUE(solo.runtime->Stop("nothing to stop").ok());
+  EXPECT_EQ(solo.runtime->state(), RuntimeState::kIdle);
+  EXPECT_TRUE(solo.runtime->Start().ok());
+}
+
+TEST(Runtime, EnqueueWhileDraining_IsRefusedAndWhatRanFinishes) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  solo.script->Push(ScriptAction::kBlock);
+  const TestTensorPtr running = solo.Add("running");
+  ASSERT_TRUE(solo.script->WaitForRuns(1, TestDeadline()));
+  const TestTensorPtr waiting = solo.Add("waiting");
+  std::thread stopper([&] { EXPECT_TRUE(solo.runtime->Stop("end of training").ok()); });
+  while (solo.runtime->state() != RuntimeState::kDraining) std::this_thread::yield();
+  const TestTensorPtr late = solo.Add("late");
+  EXPECT_TRUE(late->FailedWith("Horovod has been shut down"));
+  EXPECT_TRUE(late->FailedWith("end of training"));
+  EXPECT_EQ(late->status().code(), StatusCode::kUnknown);
+  EXPECT_EQ(running->calls(), 0);
+  solo.script->Release();
+  stopper.join();
+  EXPECT_TRUE(running->Correct());
+  EXPECT_TRUE(waiting->Correct());
+  EXPECT_EQ(solo.runtime->state(), RuntimeState::kStopped);
+}
+
+TEST(Runtime, EnqueueAfterStop_IsToldWhy) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  ASSERT_TRUE(solo.runtime->Stop("evaluation finished").ok());
+  const TestTensorPtr late = solo.Add("late");
+  EXPECT_TRUE(late->FailedWith("Horovod has been shut down"));
+  EXPECT_TRUE(late->FailedWith("evaluation finished"));
+  EXPECT_EQ(late->status().code(), StatusCode::kUnknown);
+  EXPECT_TRUE(solo.runtime->failure().ok());
+}
+
+TEST(Runtime, BackendFails_FirstFailureIsKeptForAllLaterTensors) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  solo.script->Push(ScriptAction::kError, Status::Unknown("cable 7 is cut"));
+  const TestTensorPtr victim = solo.Add("victim");
+  ASSERT_TRUE(victim->Wait());
+  EXPECT_TRUE(victim->FailedWith("cable 7 is cut"));
+  EXPECT_FALSE(solo.runtime->Stop("after the failure").ok());
+  EXPECT_EQ(solo.runtime->state(), RuntimeState::kFailed);
+  EXPECT_TRUE(Has(solo.runtime->failure(), "cable 7 is cut"));
+  const TestTensorPtr later = solo.Add("later");
+  EXPECT_TRUE(later->FailedWith("cable 7 is cut"));
+  EXPECT_EQ(later->status().code(), StatusCode::kUnknown);
+}
+
+TEST(Runtime, BackendThrows_FailsWithTheExceptionsText) {
+  for (const ScriptAction action : {ScriptAction::kThrow, ScriptAction::kThrowOther}) {
+    Solo solo;
+    ASSERT_TRUE(solo.runtime->Start().ok());
+    solo.script->Push(action, Status::Unknown("bad cast in a library"));
+    const TestTensorPtr victim = solo.Add("victim");
+    ASSERT_TRUE(victim->Wait());
+    EXPECT_TRUE(
+        victim->FailedWith(action == ScriptAction::kThrow ? "bad cast in a library" : "exception"));
+    EXPECT_FALSE(solo.runtime->Stop("after the failure").ok());
+    EXPECT_EQ(victim->calls(), 1);
+    EXPECT_EQ(solo.runtime->state(), RuntimeState::kFailed);
+  }
+}
+
+TEST(Runtime, BackendFails_WaitingTensorsGetTheSameText) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  solo.script->Push(ScriptAction::kBlock);
+  solo.script->Push(ScriptAction::kError, Status::Unknown("cable 8 is cut"));
+  const TestTensorPtr first = solo.Add("first");
+  ASSERT_TRUE(solo.script->WaitForRuns(1, TestDeadline()));
+  std::vector<TestTensorPtr> waiting;
+  TestSpec gather;
+  gather.kind = CollectiveKind::kAllgather;  // never fused: one of these runs, the others wait
+  for (int i = 0; i < 5; ++i) {
+    gather.name = "rows/" + std::to_string(i);
+    waiting.push_back(Submit(*solo.runtime, gather, 0, 1));
+  }
+  solo.script->Release();
+  for (const TestTensorPtr& tensor : waiting) {
+    ASSERT_TRUE(tensor->Wait());
+    EXPECT_TRUE(tensor->FailedWith("cable 8 is cut"));
+  }
+  EXPECT_TRUE(first->Correct());
+}
+
+TEST(Runtime, NoBackendSupportsIt_OnlyThatTensorFails) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  solo.script->SetSupports(Status::Unimplemented("not on a Sunday"));
+  const TestTensorPtr refused = solo.Add("refused");
+  ASSERT_TRUE(refused->Wait());
+  EXPECT_TRUE(refused->FailedWith("not on a Sunday"));
+  solo.script->SetSupports(Status::Ok());
+  const TestTensorPtr next = solo.Add("refused");
+  ASSERT_TRUE(next->Wait());
+  EXPECT_TRUE(next->Correct());
+  EXPECT_EQ(solo.runtime->state(), RuntimeState::kRunning);
+}
+
+TEST(Runtime, BackendFinishesLater_TheThreadGoesOnMeanwhile) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  solo.script->Push(ScriptAction::kLater);
+  const TestTensorPtr slow = solo.Add("slow");
+  const auto finish = solo.script->TakeLater(TestDeadline());
+  ASSERT_TRUE(finish);
+  const TestTensorPtr quick = solo.Add("quick");
+  ASSERT_TRUE(quick->Wait());
+  EXPECT_TRUE(quick->Correct());
+  EXPECT_EQ(slow->calls(), 0);
+  EXPECT_TRUE(solo.Add("slow")->FailedWith("same name"));
+  finish(Status::Ok());
+  EXPECT_TRUE(slow->Correct());
+  const TestTensorPtr again = solo.Add("slow");
+  ASSERT_TRUE(again->Wait());
+  EXPECT_TRUE(again->Correct());
+}
+
+TEST(Runtime, BackendFinishesAfterStop_TheTensorEndsOnce) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  solo.script->Push(ScriptAction::kLater);
+  const TestTensorPtr slow = solo.Add("slow");
+  const auto finish = solo.script->TakeLater(TestDeadline());
+  ASSERT_TRUE(finish);
+  EXPECT_TRUE(solo.runtime->Stop("device still busy").ok());
+  EXPECT_EQ(slow->calls(), 0);
+  finish(Status::Ok());
+  solo.runtime.reset();
+  EXPECT_TRUE(slow->Correct());
+}
+
+TEST(Runtime, DuplicateName_IsRefusedAndTheFirstGoesOn) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  solo.script->Push(ScriptAction::kBlock);
+  const TestTensorPtr first = solo.Add("twin");
+  ASSERT_TRUE(solo.script->WaitForRuns(1, TestDeadline()));
+  const TestTensorPtr second = solo.Add("twin");
+  EXPECT_TRUE(second->FailedWith("twin"));
+  EXPECT_EQ(second->status().code(), StatusCode::kInvalidArgument);
+  solo.script->Release();
+  ASSERT_TRUE(first->Wait());
+  EXPECT_TRUE(first->Correct());
+}
+
+TEST(Runtime, GroupWithOneDuplicate_InsertsNothing) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  solo.script->Push(ScriptAction::kBlock);
+  const TestTensorPtr running = solo.Add("b");
+  ASSERT_TRUE(solo.script->WaitForRuns(1, TestDeadline()));
+  std::vector<TestTensorPtr> tensors;
+  std::vector<TensorEntry> group;
+  for (const char* name : {"a", "b", "c"}) {
+    TestSpec spec;
+    spec.name = name;
+    tensors.push_back(std::make_shared<TestTensor>(spec, 0, 1));
+    group.push_back(tensors.back()->Entry());
+  }
+  solo.runtime->Enqueue(std::move(group));
+  for (const TestTensorPtr& tensor : tensors) EXPECT_TRUE(tensor->FailedWith("'b'"));
+  solo.script->Release();
+  ASSERT_TRUE(running->Wait());
+  // "a" and "c" are free again, and only "b" has ever run.
+  for (const char* name : {"a", "c"}) {
+    const TestTensorPtr again = solo.Add(name);
+    ASSERT_TRUE(again->Wait());
+    EXPECT_TRUE(again->Correct());
+  }
+  EXPECT_EQ(solo.script->batches().size(), 3u);
+}
+
+TEST(Runtime, CallbackThatEnqueues_ChainRunsToItsEnd) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  std::vector<TestTensorPtr> links(100);
+  std::function<void(std::size_t)> add = [&](std::size_t i) {
+    TestSpec spec;
+    spec.name = "chain";  // the same name again: it is free when the callback runs
+    links[i] = std::make_shared<TestTensor>(spec, 0, 1);
+    TensorEntry entry = links[i]->Entry([&, i](const Status& status) {
+      if (status.ok() && i + 1 < links.size()) add(i + 1);
+    });
+    solo.runtime->Enqueue(Group(std::move(entry)));
+  };
+  add(0);
+  const TimePoint deadline = TestDeadline();
+  while (solo.script->batches().size() < links.size() && Clock::Real().Now() < deadline) {
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(solo.runtime->Stop("the chain is long enough").ok());
+  for (const TestTensorPtr& link : links) EXPECT_TRUE(link->Correct());
+}
+
+TEST(Runtime, CallbackThatStops_OnlyAsks) {
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  std::atomic<bool> asked{false};
+  const TestTensorPtr tensor = solo.Add("last", [&](const Status&) {
+    EXPECT_TRUE(solo.runtime->OnBackgroundThread());
+    EXPECT_TRUE(solo.runtime->Stop("the callback has seen enough").ok());
+    EXPECT_EQ(solo.runtime->state(), RuntimeState::kDraining);
+    asked = true;
+  });
+  ASSERT_TRUE(tensor->Wait());
+  EXPECT_TRUE(solo.runtime->Stop("too late to matter").ok());
+  EXPECT_TRUE(asked);
+  EXPECT_FALSE(solo.runtime->OnBackgroundThread());
+  EXPECT_EQ(solo.runtime->state(), RuntimeState::kStopped);
+  EXPECT_TRUE(solo.Add("x")->FailedWith("the callback has seen enough"));
+}
+
+TEST(Runtime, CallbackOfAShutdownThatEnqueues_IsRefusedAtOnce) {
+  LocalCluster cluster(2);
+  ASSERT_TRUE(cluster.Started());
+  TestSpec spec;
+  spec.name = "alone";
+  auto tensor = std::make_shared<TestTensor>(spec, 0, 2);
+  TestTensorPtr second;
+  cluster.rank(0).Enqueue(Group(tensor->Entry([&](const Status&) {
+    second = Submit(cluster.rank(0), TestSpec{"after", CollectiveKind::kBroadcast}, 0, 2);
+  })));
+  for (const Status& status : cluster.Stop("over")) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(tensor->FailedWith("Horovod has been shut down"));
+  ASSERT_NE(second, nullptr);
+  EXPECT_TRUE(second->FailedWith("Horovod has been shut down"));
+}
+
+TEST(Runtime, StopFromManyThreads_AllReturnWhenItHasStopped) {
+  for (int round = 0; round < 20; ++round) {
+    Solo solo;
+    ASSERT_TRUE(solo.runtime->Start().ok());
+    OnEveryRank(4, [&](int) {
+      EXPECT_TRUE(solo.runtime->Stop("all at once").ok());
+      EXPECT_EQ(solo.runtime->state(), RuntimeState::kStopped);
+    });
+  }
+}
+
+TEST(Runtime, StopThatTakesTooLong_FailsAndInterruptsTheBackend) {
+  Solo solo(ShortShutdown);
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  solo.script->Push(ScriptAction::kBlock);
+  const TestTensorPtr stuck = solo.Add("stuck");
+  ASSERT_TRUE(solo.script->WaitForRuns(1, TestDeadline()));
+  const Status status = solo.runtime->Stop("cannot wait");
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(Has(status, "0.05 s")) << status;
+  EXPECT_EQ(solo.runtime->state(), RuntimeState::kFailed);
+  EXPECT_TRUE(stuck->FailedWith("could not shut down"));
+}
+
+TEST(Runtime, DestroyedWithWorkInFlight_EverythingEndsOnce) {
+  TestTensorPtr stuck;
+  TestTensorPtr waiting;
+  {
+    Solo solo(ShortShutdown);
+    ASSERT_TRUE(solo.runtime->Start().ok());
+    solo.script->Push(ScriptAction::kBlock);
+    stuck = solo.Add("stuck");
+    ASSERT_TRUE(solo.script->WaitForRuns(1, TestDeadline()));
+    waiting = solo.Add("waiting");
+  }
+  EXPECT_TRUE(stuck->FailedWith("could not shut down"));
+  EXPECT_TRUE(waiting->FailedWith("could not shut down"));
+}
+
+TEST(Runtime, UnwritableTimeline_IsAWarningAndTrainingGoesOn) {
+  Mutex mutex;
+  std::string lines;
+  Solo solo([&](RuntimeOptions* options) {
+    options->config.timeline_path = "/nonexistent/folder/timeline.json";
+    options->logger =
+        std::make_shared<Logger>(LogLevel::kWarning, true, [&](std::string_view line) {
+          MutexLock lock(mutex);
+          lines += line;
+        });
+  });
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  const TestTensorPtr tensor = solo.Add("t");
+  ASSERT_TRUE(tensor->Wait());
+  EXPECT_TRUE(tensor->Correct());
+  ASSERT_TRUE(solo.runtime->Stop("over").ok());
+  MutexLock lock(mutex);
+  EXPECT_NE(lines.find("/nonexistent/folder/timeline.json"), std::string::npos) << lines;
+  EXPECT_NE(lines.find("rank 0"), std::string::npos) << lines;
+}
+
+TEST(Runtime, Timeline_HasNegotiationAndOperation) {
+  const std::string path = ::testing::TempDir() + "/runtime_test_timeline.json";
+  {
+    Solo solo([&](RuntimeOptions* options) { options->config.timeline_path = path; });
+    ASSERT_TRUE(solo.runtime->Start().ok());
+    ASSERT_TRUE(solo.Add("layer/weights")->Wait());
+  }
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const char* part : {"layer/weights", "NEGOTIATE_ALLREDUCE", "\"ALLREDUCE\""}) {
+    EXPECT_NE(text.str().find(part), std::string::npos) << part << " in " << text.str();
+  }
+}
+
+// ---- a peer that the test plays itself ---------------------------------------------------------
+
+// Rank `rank` of two is a runtime; the other is the endpoint `peer`, driven by the test.
+struct Duet {
+  explicit Duet(int rank, const std::function<void(RuntimeOptions*)>& customize = nullptr) {
+    auto transports = MakeLocalTransports({"host-a", "host-b"});
+    RuntimeOptions options;
+    options.config = TestConfig();
+    options.transport = std::move(transports[static_cast<std::size_t>(rank)]);
+    peer = std::move(transports[static_cast<std::size_t>(1 - rank)]);
+    options.backends.Add(std::make_unique<ScriptedBackend>(script));
+    if (customize) customize(&options);
+    runtime = std::make_unique<Runtime>(std::move(options));
+    starter = std::thread([this] { started = runtime->Start(); });
+  }
+  ~Duet() {
+    if (starter.joinable()) starter.join();
+    runtime.reset();
+  }
+
+  // Waits until the start is over, and returns how it went.
+  const Status& Started() {
+    if (starter.joinable()) starter.join();
+    return started;
+  }
+  // The next message for the peer, decoded.
+  Message Next() {
+    const TimePoint deadline = TestDeadline();
+    Incoming incoming;
+    bool got = false;
+    while (!got && Clock::Real().Now() < deadline) {
+      EXPECT_TRUE(peer->Receive(&incoming, &got).ok());
+      if (!got) peer->Wait(deadline);
+    }
+    Message message;
+    std::uint32_t process_set = 0;
+    EXPECT_TRUE(DecodeMessage(incoming.bytes, DecodeLimits{2}, &message, &process_set).ok());
+    return message;
+  }
+  void Say(const Message& message) {
+    EXPECT_TRUE(peer->Send(1 - peer->rank(), EncodeMessage(message)).ok());
+  }
+  // The runtime's first failure, once it has one.
+  Status Failure() {
+    const TimePoint deadline = TestDeadline();
+    while (runtime->failure().ok() && Clock::Real().Now() < deadline) std::this_thread::yield();
+    return runtime->failure();
+  }
+  // As rank 1 says it when all is well.
+  Hello GoodHello() { return Hello{"0.1.0", "host-b", Agreements()}; }
+  static std::vector<std::pair<std::string, std::string>> Agreements() {
+    return {{"HOROVOD_HIERARCHICAL_ALLREDUCE", "0"}, {"HOROVOD_MPI_THREADS_DISABLE", "0"}};
+  }
+
+  std::shared_ptr<BackendScript> script = std::make_shared<BackendScript>();
+  std::unique_ptr<Transport> peer;
+  std::unique_ptr<Runtime> runtime;
+  std::thread starter;
+  Status started;
+};
+
+TEST(RuntimeAgainstPeer, GoodHello_StartsAndKnowsTheHosts) {
+  Duet duet(0);
+  duet.Say(duet.GoodHello());
+  const Message welcome = duet.Next();
+  ASSERT_TRUE(std::holds_alternative<Welcome>(welcome));
+  EXPECT_EQ(std::get<Welcome>(welcome).hosts, (std::vector<std::string>{"host-a", "host-b"}));
+  ASSERT_TRUE(duet.Started().ok()) << duet.Started();
+  EXPECT_EQ(duet.runtime->topology().size, 2);
+  EXPECT_EQ(duet.runtime->topology().local_size, 1);
+  EXPECT_EQ(duet.runtime->topology().cross_size, 2);
+  duet.peer->Abort(Status::Unknown("the test is over"));
+}
+
+TEST(RuntimeAgainstPeer, OtherVersion_FailsOnBothWithBothValues) {
+  Duet duet(0);
+  Hello hello = duet.GoodHello();
+  hello.library_version = "9.9.9";
+  duet.Say(hello);
+  const Message welcome = duet.Next();
+  ASSERT_TRUE(std::holds_alternative<Welcome>(welcome));
+  EXPECT_FALSE(std::get<Welcome>(welcome).status.ok());
+  EXPECT_EQ(duet.Started().code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Has(duet.Started(), "9.9.9") && Has(duet.Started(), "0.1.0")) << duet.Started();
+}
+
+TEST(RuntimeAgainstPeer, BrokenBytes_FailTheStartAndTellThePeer) {
+  Duet duet(0);
+  EXPECT_TRUE(duet.peer->Send(0, "no message at all").ok());
+  EXPECT_TRUE(Has(duet.Started(), "cannot read a message from rank 1")) << duet.Started();
+  EXPECT_TRUE(Has(duet.peer->health(), "rank 0 failed")) << duet.peer->health();
+  EXPECT_EQ(duet.runtime->state(), RuntimeState::kFailed);
+}
+
+TEST(RuntimeAgainstPeer, WrongMessageForTheOpening_FailsTheStart) {
+  for (const int rank : {0, 1}) {
+    Duet duet(rank);
+    duet.Say(Announce{});
+    EXPECT_TRUE(Has(duet.Started(), "did not expect")) << duet.Started();
+    EXPECT_TRUE(Has(duet.Started(), "Announce")) << duet.Started();
+  }
+}
+
+TEST(RuntimeAgainstPeer, UnknownProcessSet_FailsTheStart) {
+  Duet duet(0);
+  EXPECT_TRUE(duet.peer->Send(0, EncodeMessage(duet.GoodHello(), 7)).ok());
+  EXPECT_TRUE(Has(duet.Started(), "process set 7")) << duet.Started();
+}
+
+TEST(RuntimeAgainstPeer, WelcomeWithAReason_FailsTheStartWithIt) {
+  Duet duet(1);
+  ASSERT_TRUE(std::holds_alternative<Hello>(duet.Next()));
+  duet.Say(Welcome{Status::FailedPrecondition("two worlds"), {}});
+  EXPECT_TRUE(Has(duet.Started(), "two worlds"));
+  EXPECT_EQ(duet.Started().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST(RuntimeAgainstPeer, WelcomeToAnotherNumberOfRanks_FailsTheStart) {
+  Duet duet(1);
+  duet.Say(Welcome{Status::Ok(), {"host-a"}});
+  EXPECT_FALSE(duet.Started().ok());
+}
+
+TEST(RuntimeAgainstPeer, PeerThatAborts_FailsTheStartNamingIt) {
+  Duet duet(0);
+  duet.peer->Abort(Status::Internal("out of coffee"));
+  EXPECT_TRUE(Has(duet.Started(), "rank 1 failed")) << duet.Started();
+  EXPECT_TRUE(Has(duet.Started(), "out of coffee")) << duet.Started();
+}
+
+TEST(RuntimeAgainstPeer, NoAnswer_TimesOutSayingWhoIsMissing) {
+  const auto hurry = [](RuntimeOptions* o) { o->config.init_timeout = FromSeconds(0.05); };
+  Duet zero(0, hurry);
+  EXPECT_EQ(zero.Started().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(Has(zero.Started(), "missing: rank 1")) << zero.Started();
+  EXPECT_TRUE(Has(zero.Started(), "HOROVOD_TF_INIT_TIMEOUT_SECONDS")) << zero.Started();
+  Duet one(1, hurry);
+  EXPECT_EQ(one.Started().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(Has(one.Started(), "no answer from rank 0 within 0.05 s")) << one.Started();
+}
+
+TEST(RuntimeAgainstPeer, StopWhileStarting_GivesTheStartUp) {
+  Duet duet(0);
+  while (duet.runtime->state() != RuntimeState::kStarting) std::this_thread::yield();
+  const TestTensorPtr early = Submit(*duet.runtime, TestSpec{"early"}, 0, 2);
+  EXPECT_TRUE(early->FailedWith("has not been initialized"));
+  EXPECT_EQ(duet.runtime->Stop("changed my mind").code(), StatusCode::kCancelled);
+  EXPECT_EQ(duet.Started().code(), StatusCode::kCancelled);
+  EXPECT_EQ(duet.runtime->state(), RuntimeState::kFailed);
+}
+
+// What a peer may say once the job runs, and what the runtime's failure then says.
+struct Offence {
+  int rank;  // of the runtime
+  Message message;
+  const char* text;
+};
+
+TEST(RuntimeAgainstPeer, BrokenProtocol_FailsTheJobAndWhatIsInFlight) {
+  Announce never_defined;
+  never_defined.known = {5};
+  const std::vector<Offence> offences = {
+      {0, Log{}, "did not expect a message of type Log"},
+      {0, Hello{"0.1.0", "host-b", {}}, "did not expect a message of type Hello"},
+      {0, never_defined, "5"},
+      {1, Announce{}, "did not expect a message of type Announce"},
+      {1, Log{17, {ExecuteRecord{{0}}}}, "17"},
+      {1, Log{0, {ExecuteRecord{{3}}}}, "3"},
+  };
+  for (const Offence& offence : offences) {
+    Duet duet(offence.rank);
+    if (offence.rank == 0) {
+      duet.Say(duet.GoodHello());
+    } else {
+      duet.Say(Welcome{Status::Ok(), {"host-a", "host-b"}});
+    }
+    ASSERT_TRUE(duet.Started().ok()) << duet.Started();
+    const TestTensorPtr tensor = Submit(*duet.runtime, TestSpec{"t"}, offence.rank, 2);
+    duet.Say(offence.message);
+    EXPECT_TRUE(Has(duet.Failure(), offence.text)) << duet.Failure();
+    ASSERT_TRUE(tensor->Wait());
+    EXPECT_TRUE(tensor->FailedWith(duet.Failure().message()));
+    EXPECT_TRUE(Has(duet.peer->health(), duet.Failure().message())) << duet.peer->health();
+  }
+}
+
+TEST(RuntimeAgainstPeer, PeerThatLeaves_FailsTheJob) {
+  Duet duet(0);
+  duet.Say(duet.GoodHello());
+  ASSERT_TRUE(duet.Started().ok());
+  const TestTensorPtr tensor = Submit(*duet.runtime, TestSpec{"t"}, 0, 2);
+  duet.peer.reset();
+  ASSERT_TRUE(tensor->Wait());
+  EXPECT_TRUE(tensor->FailedWith("rank 1"));
+  EXPECT_EQ(duet.runtime->Stop("after the loss").message(), duet.Failure().message());
+}
+
+TEST(RuntimeAgainstPeer, ShutdownRecordThenDeparture_IsNoFailure) {
+  for (int round = 0; round < 50; ++round) {
+    Duet duet(1);
+    duet.Say(Welcome{Status::Ok(), {"host-a", "host-b"}});
+    ASSERT_TRUE(duet.Started().ok());
+    const TestTensorPtr tensor = Submit(*duet.runtime, TestSpec{"t"}, 1, 2);
+    duet.Say(Log{0, {ShutdownRecord{0, Status::Unknown("Horovod has been shut down: bye")}}});
+    duet.peer.reset();
+    ASSERT_TRUE(tensor->Wait());
+    EXPECT_TRUE(tensor->FailedWith("bye"));
+    EXPECT_TRUE(duet.runtime->Stop("so be it").ok()) << duet.runtime->failure();
+    EXPECT_EQ(duet.runtime->state(), RuntimeState::kStopped);
+  }
+}
+
+// ---- foreign code that throws ------------------------------------------------------------------
+
+// Throws from Receive once there was a given number of calls.
+class ThrowingTransport final : public Transport {
+ public:
+  ThrowingTransport(int calls, bool standard) : calls_(calls), standard_(standard) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  const std::string& host() const override { return inner_->host(); }
+  Status Send(int to, std::string bytes) override { return inner_->Send(to, std::move(bytes)); }
+  Status Receive(Incoming* message, bool* got) override {
+    if (calls_-- == 0) {
+      if (standard_) throw std::runtime_error("the driver threw up");
+      throw 42;
+    }
+    return inner_->Receive(message, got);
+  }
+  void Wait(TimePoint deadline) override { inner_->Wait(deadline); }
+  void Wake() override { inner_->Wake(); }
+  void Abort(const Status& cause) override { inner_->Abort(cause); }
+  Status health() const override { return inner_->health(); }
+
+ private:
+  std::unique_ptr<Transport> inner_ = std::move(MakeLocalTransports({"host-a"}).front());
+  int calls_;
+  const bool standard_;
+};
+
+TEST(Runtime, ExceptionOnTheBackgroundThread_IsAFailureThatSaysSo) {
+  for (const bool standard : {true, false}) {
+    for (int calls = 0; calls < 4; ++calls) {
+      Solo solo([&](RuntimeOptions* options) {
+        options->transport = std::make_unique<ThrowingTransport>(calls, standard);
+      });
+      (void)solo.runtime->Start();  // one rank receives nothing while starting
+      std::vector<TestTensorPtr> tensors;
+      for (int i = 0; i < 5; ++i) {  // one after the other: at least one look for messages each
+        tensors.push_back(solo.Add("t" + std::to_string(i)));
+        ASSERT_TRUE(tensors.back()->Wait());
+      }
+      EXPECT_FALSE(solo.runtime->Stop("over").ok());
+      for (const TestTensorPtr& tensor : tensors) EXPECT_EQ(tensor->calls(), 1);
+      EXPECT_TRUE(Has(solo.runtime->failure(), standard ? "the driver threw up" : "unknown type"))
+          << solo.runtime->failure();
+      EXPECT_EQ(solo.runtime->state(), RuntimeState::kFailed);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace horovod_tf
