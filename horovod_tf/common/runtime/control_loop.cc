@@ -51,11 +51,6 @@ TimePoint ControlLoop::NextDeadline() const {
   return coordinator_ != nullptr ? coordinator_->NextDeadline() : kNever;
 }
 
-void ControlLoop::RequestShutdown(std::string reason, std::vector<TensorEntry> last) {
-  Submit(std::move(last));
-  negotiator_.RequestShutdown(std::move(reason));
-}
-
 void ControlLoop::Submit(std::vector<TensorEntry> entries) {
   for (TensorEntry& entry : entries) {
     Request request = entry.request;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "horovod_tf/common/base/clock.h"
@@ -44,8 +45,8 @@ class ControlLoop {
   Status Turn(bool* worked);
   TimePoint NextDeadline() const;
 
-  // Asks all ranks to stop, after everything in `last`.
-  void RequestShutdown(std::string reason, std::vector<TensorEntry> last);
+  // Asks all ranks to stop, after what is in the queue now.
+  void RequestShutdown(std::string reason) { negotiator_.RequestShutdown(std::move(reason)); }
   // Once the ranks have agreed to stop: why, as tensors are told; OK before.
   const Status& shutdown() const { return shutdown_; }
 

@@ -131,8 +131,7 @@ class Runtime::Impl {
     lifecycle_.FinishStart();
     while (loop_->shutdown().ok()) {
       if (std::optional<std::string> reason = lifecycle_.TakeStopRequest()) {
-        std::vector<TensorEntry> last = queue_.Close(lifecycle_.Refusal());
-        loop_->RequestShutdown(*std::move(reason), std::move(last));
+        loop_->RequestShutdown(*std::move(reason));
       }
       bool worked = false;
       HVD_RETURN_IF_ERROR(loop_->Turn(&worked));
