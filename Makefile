@@ -229,10 +229,15 @@ $(BENCHES): $(BUILD)/%: $(BUILD)/benchmarks/%.o $(BENCH_SUPPORT:%.cc=$(BUILD)/%.
 bench: $(BENCHES)
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $$bench; done
 
-# Instructions do not depend on what else the machine does.
-CALLGRIND_FLAGS ?=
+# Instructions do not depend on what else the machine does. The difference of two runs leaves out the first step.
+CALLGRIND_CASE ?= --ranks 64 --tensors 1000
 bench-control-plane-callgrind: $(BUILD)/control_plane
-	$(VALGRIND) --tool=callgrind --callgrind-out-file=$(BUILD)/callgrind.out $< $(CALLGRIND_FLAGS)
+	@set -e; count() { $(VALGRIND) --tool=callgrind --callgrind-out-file=$(BUILD)/callgrind.out $< $(CALLGRIND_CASE) \
+	    --steps $$1 2>&1 | sed -n 's/.*Collected : *\([0-9][0-9]*\).*/\1/p'; }; \
+	tensors=$$(echo '$(CALLGRIND_CASE)' | sed 's/.*--tensors \([0-9]*\).*/\1/'); \
+	few=$$(count 2); many=$$(count 12); \
+	echo "control plane, $(CALLGRIND_CASE), steady step: $$(( (many - few) / 10 / tensors )) instructions per tensor" \
+	    "(all ranks' messages on rank 0, and one rank's own work)"
 
 clean:
 	rm -rf build $(PACKAGED_LIBRARY)
