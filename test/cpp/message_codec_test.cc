@@ -11,7 +11,7 @@
 namespace horovod_tf {
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::string_literals;  // "..."s keeps zero bytes
 
 constexpr int kWorld = 3;
 constexpr std::size_t kFrameBytes = 9;
@@ -219,21 +219,29 @@ TEST(MessageCodec, UnknownFlagsTypesAndCodes_AreNamed) {
 }
 
 TEST(MessageCodec, HostileCounts_AreRefusedWithoutMemory) {
+  struct Place {
+    const char* what;
+    int type;
+    std::string before;  // the count
+  };
+  const std::string request = "\x00\x01\x03\x01w\x00\x07\x01\x00\x00"s;  // in an ExecuteOnce
+  const std::vector<Place> places = {{"string", 1, ""},
+                                     {"agreements", 1, "\x00\x00"s},
+                                     {"hosts", kWelcomeType, "\x00"s},
+                                     {"known", kAnnounceType, "\x00\x00"s},
+                                     {"requests", kAnnounceType, "\x00\x00\x00"s},
+                                     {"records", kLogType, "\x00"s},
+                                     {"dimensions", kLogType, request},
+                                     {"first dims", kLogType, request + '\0'},
+                                     {"devices", kLogType, request + "\0\0"s},
+                                     {"names", kLogType, "\x00\x01\x05"s}};
   rusage before{};
   getrusage(RUSAGE_SELF, &before);
-  for (const std::uint64_t count : {1ull << 33, 1ull << 60, ~0ull}) {
-    const std::string n = Varint(count);
-    ExpectRefused(Framed(1, n), "truncated");                                // a string
-    ExpectRefused(Framed(1, "\x00\x00"s + n), "truncated");                  // agreements
-    ExpectRefused(Framed(kWelcomeType, "\x00"s + n), "truncated");           // hosts
-    ExpectRefused(Framed(kAnnounceType, "\x00\x00"s + n), "truncated");      // ids
-    ExpectRefused(Framed(kAnnounceType, "\x00\x00\x00"s + n), "truncated");  // requests
-    ExpectRefused(Framed(kLogType, "\x00"s + n), "truncated");               // records
-    const std::string request = "\x01w\x00\x07\x01\x00\x00"s;
-    ExpectRefused(OneRecord(3, request + n), "truncated");                // dimensions
-    ExpectRefused(OneRecord(3, request + "\x00"s + n), "truncated");      // first dims
-    ExpectRefused(OneRecord(3, request + "\x00\x00"s + n), "truncated");  // devices
-    ExpectRefused(OneRecord(5, n), "truncated");                          // names
+  for (const Place& place : places) {
+    SCOPED_TRACE(place.what);
+    for (const std::uint64_t count : {1ull << 33, 1ull << 60, ~0ull}) {
+      ExpectRefused(Framed(place.type, place.before + Varint(count)), "truncated");
+    }
   }
   rusage after{};
   getrusage(RUSAGE_SELF, &after);

@@ -9,7 +9,7 @@
 namespace horovod_tf {
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::string_literals;  // "..."s keeps zero bytes
 
 constexpr int kWorld = 3;
 constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();

@@ -30,12 +30,14 @@ TEST(StallMonitor, Warning_NamesTensorTimeAndRanks) {
   const StallReport report =
       monitor.Check(At(161.5), {Pending("grad/w:0", 100, {0, 1, 2, 3, 7}, {4, 5, 6, 8, 10})});
   EXPECT_TRUE(report.shutdown.ok());
-  for (const char* part :
-       {"One or more tensors were submitted to be reduced, gathered or broadcasted by subset of "
-        "ranks",
-        "different tensors", "deadlock", "more than 60 s",
-        "'grad/w:0' for 61.5 s [ready ranks: 0-3, 7] [missing ranks: 4-6, 8, 10]",
-        "HOROVOD_STALL_CHECK_TIME_SECONDS"}) {
+  const std::string head =
+      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of "
+      "ranks";
+  const std::string tensor =
+      "'grad/w:0' for 61.5 s [ready ranks: 0-3, 7] [missing ranks: 4-6, 8, 10]";
+  const std::string setting = "HOROVOD_STALL_CHECK_TIME_SECONDS";
+  for (const std::string& part : {head, std::string("different tensors"), std::string("deadlock"),
+                                  std::string("more than 60 s"), tensor, setting}) {
     EXPECT_TRUE(Contains(report.warning, part)) << part << " not in:\n" << report.warning;
   }
 }
@@ -124,6 +126,7 @@ TEST(StallMonitor, Disabled_SaysNothing) {
 TEST(StallMonitor, ManyTensors_AreCutShortWithTheOldestFirst) {
   StallMonitor monitor(Options(10));
   std::vector<PendingTensor> pending;
+  pending.reserve(57);
   for (int i = 0; i < 57; ++i) pending.push_back(Pending("t" + std::to_string(i), 57 - i));
   const std::string warning = monitor.Check(At(1000), pending).warning;
   EXPECT_TRUE(Contains(warning, "... and 37 more"));

@@ -17,7 +17,7 @@ struct OpenBatch {
 
 // The open batches of one class, the oldest first.
 struct ClassState {
-  std::array<OpenBatch, kOpenBatches> open;
+  std::array<OpenBatch, kOpenBatches> open{};
   std::size_t count = 0;
 
   OpenBatch* FirstFit(std::int64_t bytes) {

@@ -68,7 +68,7 @@ bool SameFactors(const Request& a, const Request& b) {
 std::string FactorsText(const Request& a, const Request& b, int rank) {
   const auto factors = [](const Request& request) {
     // All digits: factors that differ in the last bit must not print alike.
-    std::array<char, 96> text;
+    std::array<char, 96> text{};
     std::snprintf(text.data(), text.size(), "prescale %.17g and postscale %.17g", request.prescale,
                   request.postscale);
     return std::string(text.data());
@@ -141,6 +141,7 @@ constexpr std::array<Check, 10> kChecks = {{
 
 std::vector<std::int64_t> FirstDims(const std::vector<Request>& requests) {
   std::vector<std::int64_t> first_dims;
+  first_dims.reserve(requests.size());
   for (const Request& request : requests) first_dims.push_back(request.shape.dim(0));
   return first_dims;
 }

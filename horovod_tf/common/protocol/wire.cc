@@ -29,7 +29,7 @@ void WireWriter::U16(std::uint16_t value) { AppendLittleEndian(value, sizeof(val
 void WireWriter::U32(std::uint32_t value) { AppendLittleEndian(value, sizeof(value), &bytes_); }
 
 void WireWriter::F64(double value) {
-  std::uint64_t bits;
+  std::uint64_t bits = 0;
   static_assert(sizeof(bits) == sizeof(value));
   std::memcpy(&bits, &value, sizeof(bits));
   AppendLittleEndian(bits, sizeof(bits), &bytes_);
@@ -78,7 +78,7 @@ std::uint32_t WireReader::U32() { return static_cast<std::uint32_t>(LittleEndian
 
 double WireReader::F64() {
   const std::uint64_t bits = LittleEndian(Raw(sizeof(double)));
-  double value;
+  double value = 0;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
 }
