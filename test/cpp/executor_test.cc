@@ -1,116 +1,21 @@
 #include "horovod_tf/common/runtime/executor.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <fstream>
 #include <limits>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "horovod_tf/common/transport/local_transport.h"
-#include "test/cpp/support/scripted_backend.h"
-#include "test/cpp/support/test_entry.h"
+#include "test/cpp/support/executor_fixture.h"
 
 namespace horovod_tf {
 namespace {
-
-TimePoint InTenSeconds() { return Clock::Real().Now() + std::chrono::seconds(10); }
-
-// A framework that allocates what a test lets it.
-class TestContext final : public OpContext {
- public:
-  enum class Mode { kRight, kError, kThrow, kWrongType, kWrongShape, kNoBuffer };
-  explicit TestContext(Mode mode = Mode::kRight) : mode_(mode) {}
-
-  Status AllocateOutput(const TensorShape& shape, TensorView* output) override {
-    ++calls;
-    asked = shape;
-    if (mode_ == Mode::kError) return Status::ResourceExhausted("no room for rows");
-    if (mode_ == Mode::kThrow) throw std::runtime_error("allocator kaputt");
-    storage.resize(static_cast<std::size_t>(shape.elements()));
-    *output = {DataType::kFloat32, shape, storage.data()};
-    if (mode_ == Mode::kWrongType) output->dtype = DataType::kInt32;
-    if (mode_ == Mode::kWrongShape) output->shape = TensorShape({1, 1});
-    if (mode_ == Mode::kNoBuffer) output->data = nullptr;
-    return Status::Ok();
-  }
-
-  int calls = 0;
-  TensorShape asked;
-  std::vector<float> storage;
-
- private:
-  const Mode mode_;
-};
-
-class TestEvent final : public ReadyEvent {
- public:
-  explicit TestEvent(std::shared_ptr<std::atomic<bool>> ready) : ready_(std::move(ready)) {}
-  bool Ready() const override { return ready_->load(); }
-
- private:
-  const std::shared_ptr<std::atomic<bool>> ready_;
-};
-
-class ThrowingEvent final : public ReadyEvent {
- public:
-  bool Ready() const override { throw std::runtime_error("event kaputt"); }
-};
-
-bool Contains(const Status& status, const std::string& text) {
-  return status.ToString().find(text) != std::string::npos;
-}
-
-// An executor on rank 1 of three, with one scripted backend.
-class ExecutorTest : public testing::Test {
- protected:
-  ExecutorTest() : transports_(MakeLocalTransports({"a", "b", "c"})) {
-    backends_.Add(std::make_unique<ScriptedBackend>(script_));
-    executor_ = std::make_unique<Executor>(backends_, *transports_[1], nullptr);
-  }
-
-  static TensorDefinition Define(const Request& request) {
-    TensorDefinition definition;
-    definition.common = request;
-    return definition;
-  }
-
-  // Runs the entries, which are not gathers, as one batch.
-  Status Execute(std::vector<TensorEntry> entries) {
-    std::vector<TensorDefinition> definitions;
-    for (const TensorEntry& entry : entries) definitions.push_back(Define(entry.request));
-    std::vector<const TensorDefinition*> pointers;
-    for (const TensorDefinition& definition : definitions) pointers.push_back(&definition);
-    return executor_->Execute(std::move(entries), pointers);
-  }
-
-  // Runs an allgather of [2, 3] here, with the ranks' numbers of rows given.
-  Status ExecuteGather(TestEntry& test, const std::shared_ptr<OpContext>& context,
-                       std::vector<std::int64_t> first_dims) {
-    test.request.kind = CollectiveKind::kAllgather;
-    test.request.shape = TensorShape({2, 3});
-    TensorEntry entry = test.Make();
-    entry.output = TensorView();
-    entry.context = context;
-    TensorDefinition definition = Define(entry.request);
-    definition.first_dims = std::move(first_dims);
-    return executor_->Execute(Group(std::move(entry)), {&definition});
-  }
-
-  std::shared_ptr<BackendScript> script_ = std::make_shared<BackendScript>();
-  BackendRegistry backends_;
-  std::vector<std::unique_ptr<Transport>> transports_;
-  std::unique_ptr<Executor> executor_;
-};
 
 TEST_F(ExecutorTest, OneTensor_RunsAndIsFinishedBeforeExecuteReturns) {
   TestEntry a("a", 5, 100.0F);
@@ -423,109 +328,6 @@ TEST_F(ExecutorTest, Callback_ComesWhenTheFrameworksContextIsNoLongerReferred) {
   entry.done = Completion([&](const Status&) { gone = watch.expired(); });
   EXPECT_TRUE(Execute(Group(std::move(entry))).ok());
   EXPECT_TRUE(gone);
-}
-
-using Lines = std::vector<std::string>;
-
-// The events in the trace, in order: "tensor NAME" of a beginning, "tensor -" of an end.
-Lines TraceEvents(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<std::string> tensors = {"?"};
-  std::vector<std::string> events;
-  const auto field = [](const std::string& line, const std::string& key) {
-    const std::size_t at = line.find("\"" + key + "\":");
-    if (at == std::string::npos) return std::string();
-    const std::size_t begin = at + key.size() + 3 + (line[at + key.size() + 3] == '"' ? 1 : 0);
-    return line.substr(begin, line.find_first_of("\",}", begin) - begin);
-  };
-  for (std::string line; std::getline(file, line);) {
-    const std::string phase = field(line, "ph");
-    if (phase == "M" && field(line, "name") == "process_name") {
-      tensors.push_back(field(line.substr(line.find("\"args\"")), "name"));
-    }
-    if (phase != "B" && phase != "E") continue;
-    const auto pid = static_cast<std::size_t>(std::stoi(field(line, "pid")));
-    events.push_back(tensors.at(pid) + " " + (phase == "B" ? field(line, "name") : "-"));
-  }
-  return events;
-}
-
-class ExecutorTimelineTest : public ExecutorTest {
- protected:
-  ExecutorTimelineTest()
-      : path_(testing::TempDir() + "executor_test_" + std::to_string(getpid()) + ".json") {
-    TimelineOptions options;
-    options.path = path_;
-    EXPECT_TRUE(Timeline::Open(options, Clock::Real(), &timeline_).ok());
-    executor_ = std::make_unique<Executor>(backends_, *transports_[1], timeline_.get());
-  }
-  ~ExecutorTimelineTest() override { std::remove(path_.c_str()); }
-
-  Lines Events() {
-    executor_.reset();
-    timeline_.reset();
-    return TraceEvents(path_);
-  }
-
-  const std::string path_;
-  std::unique_ptr<Timeline> timeline_;
-};
-
-TEST_F(ExecutorTimelineTest, OneTensor_ShowsTheBackendsActivitiesAndScratchInsideThem) {
-  script_->Push(ScriptStep{
-      ScriptAction::kFinish, Status::Ok(), 100, {"MEMCPY_IN_FUSION_BUFFER", "LOCAL_ALLREDUCE"}});
-  TestEntry a("a", 1);
-  EXPECT_TRUE(Execute(Group(a.Make())).ok());
-  EXPECT_EQ(Events(), (Lines{"a ALLREDUCE", "a MEMCPY_IN_FUSION_BUFFER", "a -", "a LOCAL_ALLREDUCE",
-                             "a INIT_FUSION_BUFFER", "a -", "a -", "a -"}));
-}
-
-TEST_F(ExecutorTimelineTest, Gather_ShowsTheAllocation) {
-  TestEntry a("a", 6);
-  EXPECT_TRUE(ExecuteGather(a, std::make_shared<TestContext>(), {1, 2, 3}).ok());
-  EXPECT_EQ(Events(), (Lines{"a ALLGATHER", "a ALLOCATE_OUTPUT", "a -", "a -"}));
-}
-
-TEST_F(ExecutorTimelineTest, InputNotReady_ShowsWhoWaitsForDataAndWhoForOthers) {
-  const auto ready = std::make_shared<std::atomic<bool>>(false);
-  TestEntry a("a", 1), b("b", 1);
-  std::vector<TensorEntry> entries = Group(a.Make(), b.Make());
-  entries[1].ready = std::make_unique<TestEvent>(ready);
-  std::thread device([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    *ready = true;
-  });
-  EXPECT_TRUE(Execute(std::move(entries)).ok());
-  device.join();
-  // The last one to be ready waits for others too, for no time.
-  EXPECT_EQ(Events(),
-            (Lines{"a ALLREDUCE", "b ALLREDUCE", "a WAIT_FOR_OTHER_TENSOR_DATA", "b WAIT_FOR_DATA",
-                   "b -", "b WAIT_FOR_OTHER_TENSOR_DATA", "a -", "b -", "a -", "b -"}));
-}
-
-TEST_F(ExecutorTimelineTest, CompletionTakenOver_TheLastActivityLastsUntilItIsFinished) {
-  script_->Push(ScriptStep{ScriptAction::kLater, Status::Ok(), 0, {"QUEUE"}});
-  TestEntry a("a", 1), b("b", 1);
-  EXPECT_TRUE(Execute(Group(a.Make())).ok());
-  EXPECT_TRUE(Execute(Group(b.Make())).ok());
-  script_->TakeLater(InTenSeconds())(Status::Ok());
-  EXPECT_EQ(Events(), (Lines{"a ALLREDUCE", "a QUEUE", "b ALLREDUCE", "b -", "a -", "a -"}));
-}
-
-TEST_F(ExecutorTimelineTest, EveryKindOfFailure_ClosesTheRow) {
-  script_->Push(ScriptStep{ScriptAction::kError, Status::Internal("x"), 0, {"LOCAL_ALLREDUCE"}});
-  TestEntry a("a", 1), b("b", 6), c("c", 1), d("d", 1);
-  EXPECT_FALSE(Execute(Group(a.Make())).ok());
-  EXPECT_FALSE(
-      ExecuteGather(b, std::make_shared<TestContext>(TestContext::Mode::kError), {1, 2, 3}).ok());
-  script_->Push(ScriptAction::kLater);
-  EXPECT_TRUE(Execute(Group(c.Make())).ok());
-  script_->TakeLater(InTenSeconds()) = nullptr;
-  script_->SetSupports(Status::Unimplemented("no"));
-  EXPECT_TRUE(Execute(Group(d.Make())).ok());
-  EXPECT_EQ(Events(),
-            (Lines{"a ALLREDUCE", "a LOCAL_ALLREDUCE", "a -", "a -", "b ALLGATHER",
-                   "b ALLOCATE_OUTPUT", "b -", "b -", "c ALLREDUCE", "c -", "d ALLREDUCE", "d -"}));
 }
 
 }  // namespace

@@ -269,7 +269,7 @@ class Executor::Impl {
             OutputShape(entry.request, *definitions[i], transport_.size(), &entry.output.shape));
       }
       batch->tensors.push_back(
-          {entry.request.name, entry.input, entry.output, definitions[i]->first_dims});
+          {entry.request.name, std::move(entry.input), entry.output, definitions[i]->first_dims});
     }
     return Status::Ok();
   }

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -28,6 +29,9 @@ struct TransportFactory {
   // A fresh job's endpoints that live in this process: all of them for threads, one for processes.
   std::function<std::vector<std::unique_ptr<Transport>>()> make;
 };
+
+// For gtest, in failures.
+inline void PrintTo(const TransportFactory& factory, std::ostream* out) { *out << factory.name; }
 
 // No wait in a test is longer: what takes longer hangs.
 inline constexpr Duration kHangs = std::chrono::seconds(20);
