@@ -1,5 +1,5 @@
 // Config: everything the library reads from the environment, parsed once and strictly. config.cc is
-// the one place with getenv, and its table is also the source of docs/environment.md.
+// the one place that looks at it, and config_table.cc is also the source of docs/environment.md.
 #ifndef HOROVOD_TF_COMMON_BASE_CONFIG_H_
 #define HOROVOD_TF_COMMON_BASE_CONFIG_H_
 
@@ -14,20 +14,22 @@
 
 namespace horovod_tf {
 
+// Made by Defaults() or ParseConfig: the values in force are in the table, and a plain Config has
+// none of them.
 struct Config {
-  std::string timeline_path;                       // HOROVOD_TIMELINE; empty: none
-  std::int64_t fusion_threshold_bytes = 64 << 20;  // HOROVOD_FUSION_THRESHOLD; 0: no fusion
-  Duration cycle_time{0};                          // HOROVOD_CYCLE_TIME, milliseconds
-  std::int64_t cache_capacity = 65536;             // HOROVOD_CACHE_CAPACITY; 0: none
-  bool mpi_threads_disable = false;                // HOROVOD_MPI_THREADS_DISABLE
-  bool hierarchical_allreduce = false;             // HOROVOD_HIERARCHICAL_ALLREDUCE
-  bool stall_check_disable = false;                // HOROVOD_STALL_CHECK_DISABLE
-  Duration stall_warning_time{};                   // HOROVOD_STALL_CHECK_TIME_SECONDS
-  Duration stall_shutdown_time{};                  // HOROVOD_STALL_SHUTDOWN_TIME_SECONDS; 0: never
-  LogLevel log_level = LogLevel::kWarning;         // HOROVOD_LOG_LEVEL
-  bool log_hide_time = false;                      // HOROVOD_LOG_HIDE_TIME
-  Duration init_timeout{};                         // HOROVOD_TF_INIT_TIMEOUT_SECONDS
-  Duration shutdown_timeout{};                     // HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS
+  std::string timeline_path;                // HOROVOD_TIMELINE; empty: none
+  std::int64_t fusion_threshold_bytes = 0;  // HOROVOD_FUSION_THRESHOLD; 0: no fusion
+  Duration cycle_time{};                    // HOROVOD_CYCLE_TIME, milliseconds
+  std::int64_t cache_capacity = 0;          // HOROVOD_CACHE_CAPACITY; 0: none
+  bool mpi_threads_disable = false;         // HOROVOD_MPI_THREADS_DISABLE
+  bool hierarchical_allreduce = false;      // HOROVOD_HIERARCHICAL_ALLREDUCE
+  bool stall_check_disable = false;         // HOROVOD_STALL_CHECK_DISABLE
+  Duration stall_warning_time{};            // HOROVOD_STALL_CHECK_TIME_SECONDS
+  Duration stall_shutdown_time{};           // HOROVOD_STALL_SHUTDOWN_TIME_SECONDS; 0: never
+  LogLevel log_level{};                     // HOROVOD_LOG_LEVEL
+  bool log_hide_time = false;               // HOROVOD_LOG_HIDE_TIME
+  Duration init_timeout{};                  // HOROVOD_TF_INIT_TIMEOUT_SECONDS
+  Duration shutdown_timeout{};              // HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS
 
   // Number of processes that a launcher says it started, from its own variables
   // (OMPI_COMM_WORLD_SIZE, PMI_SIZE, ...); 0 if there is no launcher. `launcher_variable` names

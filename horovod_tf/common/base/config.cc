@@ -1,0 +1,370 @@
+#include "horovod_tf/common/base/config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "horovod_tf/common/base/check.h"
+#include "horovod_tf/common/base/config_table.h"
+
+namespace horovod_tf {
+namespace {
+
+constexpr std::string_view kFamilyPrefix = "HOROVOD_";
+constexpr std::string_view kOwnPrefix = "HOROVOD_TF_";
+
+// Sorted, so that notices come in the same order on every rank.
+using Values = std::map<std::string_view, std::string_view>;
+
+bool StartsWith(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+// A value as it may stand in a message: of bounded length and on one line.
+std::string Quoted(std::string_view value) {
+  constexpr std::size_t kLongest = 80;
+  std::string text(value.substr(0, kLongest));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
+  return '"' + text + (value.size() > kLongest ? "...\"" : "\"");
+}
+
+// ---- numbers ------------------------------------------------------------------------------------
+
+// The whole text as a number; nothing for garbage, trailing garbage and overflow. Unlike strtol and
+// strtod it knows no locale, no leading blanks and no hexadecimal.
+template <typename Number>
+std::optional<Number> ParseNumber(std::string_view text) {
+  Number value{};
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, value);
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  return value;
+}
+
+// The shortest text without an exponent that reads back as the same number.
+std::string FormatNumber(double value) {
+  std::array<char, 400> text{};
+  const std::to_chars_result result =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  HVD_CHECK(result.ec == std::errc(), "a number longer than any double");
+  return {text.data(), result.ptr};
+}
+
+template <typename Number>
+bool Within(const std::optional<Number>& value, Number min, Number max) {
+  // Written so that NaN is outside.
+  return value.has_value() && *value >= min && *value <= max;
+}
+
+// ---- the kinds of variable ----------------------------------------------------------------------
+// For each kind: take a value (false: not understood), write one, say what is understood.
+
+bool Take(const PathField& field, std::string_view text, Config* config) {
+  config->*field.member = text;
+  return !text.empty();
+}
+std::string Write(const PathField& field, const Config& config) { return config.*field.member; }
+std::string Understood(const PathField&) { return "the path of a file"; }
+
+bool Take(const IntegerField& field, std::string_view text, Config* config) {
+  const auto value = ParseNumber<std::int64_t>(text);
+  if (!Within(value, field.min, field.max)) return false;
+  config->*field.member = *value;
+  return true;
+}
+std::string Write(const IntegerField& field, const Config& config) {
+  return std::to_string(config.*field.member);
+}
+std::string Understood(const IntegerField& field) {
+  return "a whole number from " + std::to_string(field.min) + " to " + std::to_string(field.max);
+}
+
+bool Take(const BoolField& field, std::string_view text, Config* config) {
+  const std::string word = Lower(text);
+  const auto is_one_of = [&word](std::initializer_list<std::string_view> words) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  const bool positive =
+      field.any_positive_integer && ParseNumber<std::int64_t>(text).value_or(0) > 0;
+  const bool yes = positive || is_one_of({"true", "yes", "on", "1"});
+  config->*field.member = yes;
+  return yes || is_one_of({"false", "no", "off", "0"});
+}
+std::string Write(const BoolField& field, const Config& config) {
+  return config.*field.member ? "true" : "false";
+}
+std::string Understood(const BoolField& field) {
+  return field.any_positive_integer
+             ? "true, yes, on or a positive whole number; false, no, off or 0"
+             : "true, yes, on or 1; false, no, off or 0";
+}
+
+bool Take(const DurationField& field, std::string_view text, Config* config) {
+  const auto value = ParseNumber<double>(text);
+  if (!Within(value, field.min, field.max)) return false;
+  // Rounded and not cut off, so that a value is described as it was written.
+  const double nanoseconds = *value * field.unit_seconds * 1e9;
+  config->*field.member = std::chrono::nanoseconds(std::llround(nanoseconds));
+  return true;
+}
+std::string Write(const DurationField& field, const Config& config) {
+  const std::chrono::nanoseconds nanoseconds = config.*field.member;
+  return FormatNumber(static_cast<double>(nanoseconds.count()) / (field.unit_seconds * 1e9));
+}
+std::string Understood(const DurationField& field) {
+  return "a number from " + FormatNumber(field.min) + " to " + FormatNumber(field.max);
+}
+
+bool Take(const LogLevelField& field, std::string_view text, Config* config) {
+  const std::optional<LogLevel> level = LogLevelFromName(text);
+  if (level.has_value()) config->*field.member = *level;
+  return level.has_value();
+}
+std::string Write(const LogLevelField& field, const Config& config) {
+  return std::string(LogLevelName(config.*field.member));
+}
+std::string Understood(const LogLevelField&) {
+  return "trace, debug, info, warning, error or fatal";
+}
+
+// ---- the same for a row of the table ------------------------------------------------------------
+
+bool TakeValue(const ConfigVariable& variable, std::string_view text, Config* config) {
+  return std::visit([&](const auto& field) { return Take(field, text, config); }, variable.field);
+}
+
+std::string WriteValue(const ConfigVariable& variable, const Config& config) {
+  return std::visit([&](const auto& field) { return Write(field, config); }, variable.field);
+}
+
+std::string WhatIsUnderstood(const ConfigVariable& variable) {
+  std::string text =
+      std::visit([](const auto& field) { return Understood(field); }, variable.field);
+  if (!variable.unit.empty()) text.append(" (").append(variable.unit).append(")");
+  return text;
+}
+
+// ---- names --------------------------------------------------------------------------------------
+
+// How many letters must be inserted, removed or changed to turn one into the other.
+std::size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+struct Nearest {
+  std::string_view name;
+  std::size_t distance;
+};
+
+Nearest NearestVariable(std::string_view name) {
+  Nearest nearest{{}, SIZE_MAX};
+  for (const ConfigVariable& variable : ConfigVariables()) {
+    const std::size_t distance = EditDistance(name, variable.name);
+    if (distance < nearest.distance) nearest = {variable.name, distance};
+  }
+  return nearest;
+}
+
+template <typename Row>
+bool HasName(const std::vector<Row>& rows, std::string_view name) {
+  return std::any_of(rows.begin(), rows.end(), [&](const Row& row) { return row.name == name; });
+}
+
+bool Matches(const IgnoredVariable& ignored, std::string_view name) {
+  if (ignored.name.back() != '*') return name == ignored.name;
+  return StartsWith(name, ignored.name.substr(0, ignored.name.size() - 1));
+}
+
+// Looks at a name that is set: an error, a notice, or nothing to say.
+void JudgeName(std::string_view name, std::vector<std::string>* errors,
+               std::vector<std::string>* notices) {
+  constexpr std::size_t kSlipOfTheFinger = 3;
+  if (!StartsWith(name, kFamilyPrefix) || HasName(ConfigVariables(), name) ||
+      HasName(LauncherVariables(), name)) {
+    return;
+  }
+  const Nearest nearest = NearestVariable(name);
+  if (StartsWith(name, kOwnPrefix)) {
+    errors->push_back(std::string(name) + " is not known; the nearest known name is " +
+                      std::string(nearest.name));
+    return;
+  }
+  for (const IgnoredVariable& ignored : IgnoredVariables()) {
+    if (!Matches(ignored, name)) continue;
+    notices->push_back(std::string(name) + " has no effect: " + std::string(ignored.reason));
+    return;
+  }
+  std::string notice = std::string(name) + " is not known and has no effect";
+  if (nearest.distance <= kSlipOfTheFinger) {
+    notice.append("; did you mean ").append(nearest.name).append("?");
+  }
+  notices->push_back(notice);
+}
+
+// ---- what concerns more than one variable -------------------------------------------------------
+
+void ReadLauncher(const Values& values, Config* config) {
+  for (const LauncherVariable& variable : LauncherVariables()) {
+    const auto it = values.find(variable.name);
+    if (it == values.end()) continue;
+    const auto size = ParseNumber<int>(it->second);
+    if (Within(size, 1, INT_MAX)) {
+      config->launcher_size = *size;
+      config->launcher_variable = variable.name;
+      return;
+    }
+    config->notices.push_back(std::string(variable.name) + " is set to " + Quoted(it->second) +
+                              ", which is no number of processes, and is ignored");
+  }
+}
+
+void Reconcile(Config* config) {
+  if (config->timeline_path == "DYNAMIC") {
+    config->timeline_path.clear();
+    config->notices.emplace_back(
+        "HOROVOD_TIMELINE is set to DYNAMIC: a timeline cannot be started later here, and none is "
+        "written. Set it to a path");
+  }
+  if (config->stall_shutdown_time > Duration::zero() &&
+      config->stall_shutdown_time < config->stall_warning_time) {
+    const std::string warning_time = FormatNumber(ToSeconds(config->stall_warning_time));
+    config->notices.push_back("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (" +
+                              FormatNumber(ToSeconds(config->stall_shutdown_time)) +
+                              ") is less than HOROVOD_STALL_CHECK_TIME_SECONDS (" + warning_time +
+                              ") and is taken as " + warning_time);
+    config->stall_shutdown_time = config->stall_warning_time;
+  }
+}
+
+std::string Join(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    if (!text.empty()) text += '\n';
+    text += line;
+  }
+  return text;
+}
+
+}  // namespace
+
+Config Config::Defaults() {
+  Config config;
+  for (const ConfigVariable& variable : ConfigVariables()) {
+    if (variable.default_text.empty()) continue;
+    HVD_CHECK(TakeValue(variable, variable.default_text, &config), variable.name);
+  }
+  return config;
+}
+
+Environment ReadProcessEnvironment() {
+  Environment environment;
+  if (environ == nullptr) return environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return environment;
+}
+
+Status ParseConfig(const Environment& environment, Config* config) {
+  Values values;
+  // Of a name that is there twice the first counts, as with getenv.
+  for (const auto& [name, value] : environment) values.emplace(name, value);
+
+  Config parsed = Config::Defaults();
+  std::vector<std::string> errors;
+  for (const ConfigVariable& variable : ConfigVariables()) {
+    const auto it = values.find(variable.name);
+    if (it == values.end() || TakeValue(variable, it->second, &parsed)) continue;
+    errors.push_back(std::string(variable.name) + " is set to " + Quoted(it->second) +
+                     "; understood is " + WhatIsUnderstood(variable));
+  }
+  for (const auto& [name, value] : values) JudgeName(name, &errors, &parsed.notices);
+  if (!errors.empty()) return Status::InvalidArgument(Join(errors));
+  ReadLauncher(values, &parsed);
+  Reconcile(&parsed);
+  *config = std::move(parsed);
+  return Status::Ok();
+}
+
+std::string DescribeConfig(const Config& config) {
+  std::vector<std::string> lines;
+  for (const ConfigVariable& variable : ConfigVariables()) {
+    lines.push_back(std::string(variable.name) + "=" + WriteValue(variable, config));
+  }
+  return Join(lines);
+}
+
+std::string EnvironmentMarkdown() {
+  std::vector<std::string> lines = {
+      "# Environment variables",
+      "",
+      "Generated from `horovod_tf/common/base/config_table.cc`, which is also what the library "
+      "parses with: change it there.",
+      "",
+      "The environment is read once, by `init()`. A value that is not understood is an error that "
+      "names the variable, the value and what is understood; so is an empty value: unset the "
+      "variable for its default. Words are understood in any case of letters. An unknown name that "
+      "begins with `HOROVOD_TF_` is an error too; other unknown names that begin with `HOROVOD_` "
+      "get a warning.",
+      "",
+      "| variable | default | understood | meaning |",
+      "|---|---|---|---|",
+  };
+  const auto code = [](std::string_view text) { return "`" + std::string(text) + "`"; };
+  for (const ConfigVariable& variable : ConfigVariables()) {
+    const std::string_view value = variable.default_text;
+    lines.push_back("| " + code(variable.name) + " | " + (value.empty() ? "unset" : code(value)) +
+                    " | " + WhatIsUnderstood(variable) + " | " + std::string(variable.doc) + " |");
+  }
+  lines.insert(lines.end(), {"", "## Set by launchers", "",
+                             "Says how many processes were started. The first that is set counts; "
+                             "a value that is no such number is ignored with a warning.",
+                             "", "| variable | launcher |", "|---|---|"});
+  for (const LauncherVariable& variable : LauncherVariables()) {
+    lines.push_back("| " + code(variable.name) + " | " + std::string(variable.launcher) + " |");
+  }
+  lines.insert(lines.end(), {"", "## Without effect", "",
+                             "Variables of the reference system that change nothing here. One that "
+                             "is set gets a warning with the reason; `*` stands for any ending.",
+                             "", "| variable | reason |", "|---|---|"});
+  for (const IgnoredVariable& variable : IgnoredVariables()) {
+    lines.push_back("| " + code(variable.name) + " | " + std::string(variable.reason) + " |");
+  }
+  return Join(lines) + "\n";
+}
+
+}  // namespace horovod_tf

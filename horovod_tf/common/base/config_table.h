@@ -1,0 +1,70 @@
+// The table of environment variables: the one source for parsing, for describing what is in force,
+// for the defaults and for docs/environment.md. A new variable is one row here.
+#ifndef HOROVOD_TF_COMMON_BASE_CONFIG_TABLE_H_
+#define HOROVOD_TF_COMMON_BASE_CONFIG_TABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "horovod_tf/common/base/config.h"
+
+namespace horovod_tf {
+
+// Where a value goes and which values are understood. One struct per kind of variable.
+struct PathField {
+  std::string Config::*member;
+};
+struct IntegerField {
+  std::int64_t Config::*member;
+  std::int64_t min;
+  std::int64_t max;
+};
+struct BoolField {
+  bool Config::*member;
+  bool any_positive_integer = false;  // also understood as true
+};
+// A number, fractions allowed, of `unit_seconds` each.
+struct DurationField {
+  Duration Config::*member;
+  double unit_seconds;
+  double min;
+  double max;
+};
+struct LogLevelField {
+  LogLevel Config::*member;
+};
+using ConfigField = std::variant<PathField, IntegerField, BoolField, DurationField, LogLevelField>;
+
+struct ConfigVariable {
+  std::string_view name;
+  ConfigField field;
+  std::string_view default_text;  // as it would be written in the environment; empty: unset
+  std::string_view unit;          // "bytes"; empty where the value has none
+  std::string_view doc;
+};
+
+// All variables, in the order of the documentation.
+const std::vector<ConfigVariable>& ConfigVariables();
+
+// A variable of the reference system that has no effect here. A name that ends in '*' stands for
+// all names that begin like it.
+struct IgnoredVariable {
+  std::string_view name;
+  std::string_view reason;
+};
+const std::vector<IgnoredVariable>& IgnoredVariables();
+
+// A variable in which a launcher says how many processes it started.
+struct LauncherVariable {
+  std::string_view name;
+  std::string_view launcher;
+};
+// The first that is set counts.
+const std::vector<LauncherVariable>& LauncherVariables();
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_BASE_CONFIG_TABLE_H_
