@@ -1,15 +1,17 @@
 // Timeline: a Chrome trace of what every tensor is doing, written by a thread of its own. The hot
 // path only puts a small record into a bounded queue; when that is full, records are dropped and
-// counted. The file is valid JSON whenever it is looked at.
+// counted, and the trace says where. The file is valid JSON whenever it is looked at.
 #ifndef HOROVOD_TF_COMMON_RUNTIME_TIMELINE_H_
 #define HOROVOD_TF_COMMON_RUNTIME_TIMELINE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "horovod_tf/common/base/clock.h"
+#include "horovod_tf/common/base/logging.h"
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/base/types.h"
 #include "horovod_tf/common/protocol/coordinator.h"
@@ -19,19 +21,29 @@ namespace horovod_tf {
 struct TimelineOptions {
   std::string path;
   std::size_t queue_capacity = 1 << 16;  // records
+  // Told, once, when the file cannot be written any more; null: standard error.
+  std::shared_ptr<const Logger> logger;
 };
 
 // One row per tensor (pid), in order of first appearance: NEGOTIATE_<KIND> with a tick per rank
 // that became ready, then <KIND> with its activities nested in it, closed with type and shape.
+// Ranks that are ready for a tensor's next round while its operation runs are shown at its end.
+//
+// A failure to write ends the recording and nothing else: what is reported later is thrown away.
 //
 // Thread rule: safe for use from any thread; the events of one tensor must not be reported from two
 // threads at once.
 class Timeline : public NegotiationObserver {
+  class Impl;
+
  public:
-  // Fails if the file cannot be made; the text names the path and the system's reason.
+  // Fails if the file cannot be made; the text names the path and the system's reason. An existing
+  // file is replaced. `clock` gives the events' times and outlives the timeline.
   static Status Open(const TimelineOptions& options, const Clock& clock,
                      std::unique_ptr<Timeline>* timeline);
-  // Writes what is queued and joins the writer.
+  // For Open: nobody else has an Impl.
+  explicit Timeline(std::unique_ptr<Impl> impl);
+  // Writes what is queued, closes spans that are still open, and joins the writer.
   ~Timeline() override;
 
   // Negotiation. The first OnRankReady of a round opens NEGOTIATE_<KIND>.
@@ -48,14 +60,12 @@ class Timeline : public NegotiationObserver {
   void EndWithError(const std::string& name);
 
   std::uint64_t dropped() const;
-  // Returns when everything reported before is in the file, or at the deadline. For tests and
-  // shutdown.
+  // Returns when everything reported before is in the file, or at the deadline, which is a time of
+  // the real clock. For tests and shutdown.
   void Flush(TimePoint deadline);
 
  private:
-  class Impl;
-  explicit Timeline(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  const std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace horovod_tf
