@@ -14,29 +14,37 @@ namespace horovod_tf {
 // How the inputs become the output: out = postscale * op(prescale * in[0], ..., prescale *
 // in[n-1]), and for kAverage the sum is divided by `divisor`.
 //
-// float16 and bfloat16 are computed in float32 and rounded once, at the end. Integers wrap around;
-// an integer average truncates toward zero, exactly; integer scale factors other than 1 are applied
-// in float64 and truncate toward zero, saturating at the type's limits.
+// float16 and bfloat16 are computed in float32 and rounded once, at the end; float32 and float64 in
+// themselves, factors included. A NaN among the inputs makes the result NaN, for kMin and kMax too,
+// and a NaN result is the type's canonical quiet one. kMin and kMax of -0 and +0 give the first.
+//
+// Integers wrap around. An integer average divides the wrapped sum, truncating toward zero,
+// exactly; integer scale factors other than 1 are applied in float64 and truncate toward zero,
+// saturating at the type's limits.
+//
+// A single input without factors is copied bit for bit.
 struct Reduction {
   DataType dtype = DataType::kFloat32;  // REQUIRES: Info(dtype).reducible
   ReduceOp op = ReduceOp::kSum;
-  double prescale = 1.0;
-  double postscale = 1.0;
-  int divisor = 1;  // of kAverage: the number of ranks that took part
+  double prescale = 1.0;   // finite
+  double postscale = 1.0;  // finite
+  int divisor = 1;         // of kAverage: the number of ranks that took part, >= 1
 };
 
-enum class InstructionSet { kScalar, kAvx2, kAvx512 };
+// Reductions are bound by memory, where vectors wider than AVX2's gain nothing worth a third set.
+enum class InstructionSet { kScalar, kAvx2 };
 std::string_view InstructionSetName(InstructionSet set);
-// What this CPU and build can do, best last; always has kScalar.
+// What this CPU and build can do, best last; always has kScalar (the portable one).
 const std::vector<InstructionSet>& SupportedInstructionSets();
 
 // Thread rule: free functions, safe from any thread.
 //
 // `out` may be the same buffer as any of `inputs`, but may not overlap them otherwise. Buffers need
-// only their element's alignment. REQUIRES: inputs is not empty.
+// no alignment. REQUIRES: inputs is not empty.
 void Reduce(const Reduction& reduction, const std::vector<const void*>& inputs,
             std::size_t elements, void* out);
-// The same with a given instruction set, for tests and benchmarks. REQUIRES: it is supported.
+// The same with a given instruction set, for tests and benchmarks; all give the same bits.
+// REQUIRES: it is supported.
 void ReduceWith(InstructionSet set, const Reduction& reduction,
                 const std::vector<const void*>& inputs, std::size_t elements, void* out);
 

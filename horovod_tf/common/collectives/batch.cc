@@ -1,0 +1,44 @@
+#include "horovod_tf/common/collectives/batch.h"
+
+#include <cstring>
+
+namespace horovod_tf {
+
+std::size_t Batch::input_bytes() const {
+  std::size_t bytes = 0;
+  for (const BatchTensor& tensor : tensors) bytes += tensor.input.bytes();
+  return bytes;
+}
+
+Reduction Batch::reduction(int ranks) const {
+  Reduction reduction;
+  reduction.dtype = dtype;
+  reduction.op = reduce_op;
+  reduction.prescale = prescale;
+  reduction.postscale = postscale;
+  reduction.divisor = ranks;
+  return reduction;
+}
+
+void PackInputs(const Batch& batch, void* buffer) {
+  auto* to = static_cast<unsigned char*>(buffer);
+  for (const BatchTensor& tensor : batch.tensors) {
+    const std::size_t bytes = tensor.input.bytes();
+    // Pointers may be null when there is nothing to copy, which memcpy does not allow.
+    if (bytes == 0) continue;
+    std::memcpy(to, tensor.input.data, bytes);
+    to += bytes;
+  }
+}
+
+void UnpackOutputs(const Batch& batch, const void* buffer) {
+  const auto* from = static_cast<const unsigned char*>(buffer);
+  for (const BatchTensor& tensor : batch.tensors) {
+    const std::size_t bytes = tensor.output.bytes();
+    if (bytes == 0) continue;
+    std::memcpy(tensor.output.data, from, bytes);
+    from += bytes;
+  }
+}
+
+}  // namespace horovod_tf

@@ -1,0 +1,337 @@
+// The contract of CollectiveBackend as a test suite: what every backend must do, whatever moves the
+// bytes. A test program defines how to make a world of ranks and instantiates the suites:
+//
+//   HVD_INSTANTIATE_BACKEND_CONTRACT(Local, testing::Values(factory), testing::Values(1, 2, 3, 5,
+//   8));
+//
+// A world may drive all its ranks as threads, or one rank when the others are other processes:
+// every check is made by the rank itself, against closed forms.
+#ifndef HOROVOD_TF_TEST_CPP_CONTRACT_BACKEND_CONTRACT_H_
+#define HOROVOD_TF_TEST_CPP_CONTRACT_BACKEND_CONTRACT_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "horovod_tf/common/collectives/collective_backend.h"
+#include "test/cpp/contract/contract_world.h"
+#include "test/cpp/contract/typed_values.h"
+
+namespace horovod_tf {
+
+// Every rank's data, in closed form: distinct per rank, tensor and index, without a short period,
+// and so small that sums of 8 ranks fit int8 and are exact in bfloat16.
+struct ContractData {
+  static std::int64_t Base(std::size_t tensor, std::size_t i) {
+    const std::size_t x = i + 5 * tensor;
+    return static_cast<std::int64_t>((x ^ x >> 3 ^ x >> 6 ^ x >> 9) & 7U);
+  }
+  // Ranks take turns at being the largest.
+  static std::int64_t Turn(int rank, int size, std::size_t i) {
+    return static_cast<std::int64_t>((static_cast<std::size_t>(rank) + i) %
+                                     static_cast<std::size_t>(size));
+  }
+  static std::int64_t Value(int rank, int size, std::size_t tensor, std::size_t i) {
+    return Base(tensor, i) + 2 * Turn(rank, size, i);
+  }
+  // Factors 1 and 2 only.
+  static std::int64_t Factor(int rank, std::size_t i) {
+    return (i + static_cast<std::size_t>(rank)) % 3 == 0 ? 2 : 1;
+  }
+  static std::int64_t Reduced(ReduceOp op, int size, std::size_t tensor, std::size_t i) {
+    const std::int64_t base = Base(tensor, i);
+    switch (op) {
+      case ReduceOp::kSum:
+        return size * (base + size - 1);
+      case ReduceOp::kAverage:
+        return base + size - 1;
+      case ReduceOp::kMin:
+        return base;
+      case ReduceOp::kMax:
+        return base + 2 * (size - 1);
+      case ReduceOp::kProduct: {
+        // Ranks r with (i + r) % 3 == 0.
+        const std::int64_t first = (3 - static_cast<std::int64_t>(i % 3)) % 3;
+        return std::int64_t{1} << (size > first ? (size - first + 2) / 3 : 0);
+      }
+    }
+    return 0;
+  }
+  // For kinds that only move bytes: any pattern will do, as long as it fits bool.
+  static Bytes Pattern(DataType dtype, int rank, std::size_t tensor, std::size_t elements) {
+    Bytes bytes(elements * Info(dtype).size);
+    const auto seed = static_cast<std::size_t>(rank) * 101 + tensor * 31 + 7;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const std::size_t x = (i + 1) * 2654435761U + seed * 40503U;
+      bytes[i] =
+          static_cast<unsigned char>((x >> 7 ^ x >> 15) & (dtype == DataType::kBool ? 1 : 255));
+    }
+    return bytes;
+  }
+};
+
+// Shapes of one to three dimensions (and a scalar) for every size of interest.
+inline std::vector<TensorShape> ContractShapes() {
+  return {{},       {0},       {1},       {2},          {3},         {17},
+          {1000},   {4097},    {0, 3},    {2, 0},       {1, 1},      {17, 1},
+          {2, 500}, {3, 0, 2}, {1, 1, 3}, {10, 10, 10}, {17, 241, 1}};
+}
+
+// One rank's batch and the memory it lives in.
+class ContractBatch {
+ public:
+  // An output on its own, or `output_shape` ignored and the input's buffer used in place.
+  void Add(Bytes input, const TensorShape& input_shape, const TensorShape& output_shape,
+           bool in_place, std::vector<std::int64_t> first_dims = {}) {
+    BatchTensor tensor;
+    tensor.name = "tensor" + std::to_string(batch.tensors.size());
+    inputs_.push_back(std::move(input));
+    originals_.push_back(in_place ? Bytes() : inputs_.back());
+    in_place_.push_back(in_place);
+    tensor.input = {batch.dtype, input_shape, inputs_.back().data()};
+    outputs_.emplace_back();
+    tensor.output = {batch.dtype, in_place ? input_shape : output_shape, nullptr};
+    // Wrong until written.
+    if (!in_place) outputs_.back().assign(tensor.output.bytes(), 0xa5);
+    tensor.output.data = in_place ? inputs_.back().data() : outputs_.back().data();
+    tensor.first_dims = std::move(first_dims);
+    batch.tensors.push_back(std::move(tensor));
+  }
+
+  void ExpectOutput(std::size_t tensor, const Bytes& expected) const {
+    const Bytes& actual = in_place_[tensor] ? inputs_[tensor] : outputs_[tensor];
+    EXPECT_EQ(FirstDifference(batch.dtype, actual, expected), "") << "tensor " << tensor;
+    if (!in_place_[tensor]) {
+      EXPECT_EQ(inputs_[tensor], originals_[tensor]) << "an input was written";
+    }
+  }
+
+  Batch batch;
+
+ private:
+  std::vector<Bytes> inputs_;
+  std::vector<Bytes> originals_;
+  std::vector<Bytes> outputs_;
+  std::vector<bool> in_place_;
+};
+
+using ContractParam = std::tuple<ContractWorldFactory, int, DataType>;
+
+inline std::string ContractParamName(const testing::TestParamInfo<ContractParam>& info) {
+  return std::get<0>(info.param).name + "_" + std::to_string(std::get<1>(info.param)) + "ranks_" +
+         std::string(Info(std::get<2>(info.param)).name);
+}
+
+class BackendContract : public testing::TestWithParam<ContractParam> {
+ protected:
+  int size() const { return std::get<1>(GetParam()); }
+  DataType dtype() const { return std::get<2>(GetParam()); }
+
+  // Runs fn(rank) on every rank of a new world, each with its backend, and fails the test when they
+  // have not all returned in time.
+  void OnEveryRank(const std::function<void(ContractRank&)>& fn) const {
+    std::get<0>(GetParam()).make(size())->Run(fn);
+  }
+
+  void CheckAllreduce(ContractRank& rank, ReduceOp op, const std::vector<TensorShape>& shapes,
+                      bool in_place) const {
+    ContractBatch contract;
+    contract.batch.kind = CollectiveKind::kAllreduce;
+    contract.batch.dtype = dtype();
+    contract.batch.reduce_op = op;
+    for (std::size_t t = 0; t < shapes.size(); ++t) {
+      contract.Add(MakeBuffer(dtype(), Elements(shapes[t]),
+                              [&](std::size_t i) {
+                                return op == ReduceOp::kProduct
+                                           ? ContractData::Factor(rank.rank, i)
+                                           : ContractData::Value(rank.rank, size(), t, i);
+                              }),
+                   shapes[t], shapes[t], in_place);
+    }
+    rank.RunOk(contract.batch);
+    for (std::size_t t = 0; t < shapes.size(); ++t) {
+      contract.ExpectOutput(t, MakeBuffer(dtype(), Elements(shapes[t]), [&](std::size_t i) {
+                              return ContractData::Reduced(op, size(), t, i);
+                            }));
+    }
+  }
+
+  // Tensors of row shape `row`, of which rank r has rows[r].
+  void CheckAllgather(ContractRank& rank, const std::vector<std::int64_t>& rows,
+                      const std::vector<std::int64_t>& row) const {
+    const auto shape_of = [&row](std::int64_t count) {
+      std::vector<std::int64_t> dims = {count};
+      dims.insert(dims.end(), row.begin(), row.end());
+      return TensorShape(std::move(dims));
+    };
+    Bytes expected;
+    std::int64_t all_rows = 0;
+    for (int r = 0; r < size(); ++r) {
+      const std::int64_t count = rows[static_cast<std::size_t>(r)];
+      const Bytes part = ContractData::Pattern(dtype(), r, 0, Elements(shape_of(count)));
+      expected.insert(expected.end(), part.begin(), part.end());
+      all_rows += count;
+    }
+    const TensorShape mine = shape_of(rows[static_cast<std::size_t>(rank.rank)]);
+    ContractBatch contract;
+    contract.batch.kind = CollectiveKind::kAllgather;
+    contract.batch.dtype = dtype();
+    contract.Add(ContractData::Pattern(dtype(), rank.rank, 0, Elements(mine)), mine,
+                 shape_of(all_rows), /*in_place=*/false, rows);
+    rank.RunOk(contract.batch);
+    contract.ExpectOutput(0, expected);
+  }
+
+  void CheckBroadcast(ContractRank& rank, int root, const TensorShape& shape, bool in_place) const {
+    ContractBatch contract;
+    contract.batch.kind = CollectiveKind::kBroadcast;
+    contract.batch.dtype = dtype();
+    contract.batch.root_rank = root;
+    contract.Add(ContractData::Pattern(dtype(), rank.rank, 0, Elements(shape)), shape, shape,
+                 in_place);
+    rank.RunOk(contract.batch);
+    contract.ExpectOutput(0, ContractData::Pattern(dtype(), root, 0, Elements(shape)));
+  }
+
+  static std::size_t Elements(const TensorShape& shape) {
+    return static_cast<std::size_t>(shape.elements());
+  }
+};
+
+// Of types with arithmetic.
+class BackendReduceContract : public BackendContract {};
+
+TEST_P(BackendReduceContract, AllreduceOfEveryOpAndShape_MatchesTheClosedForm) {
+  OnEveryRank([this](ContractRank& rank) {
+    for (const ReduceOpInfo& op : ReduceOps()) {
+      for (const TensorShape& shape : ContractShapes()) {
+        for (bool in_place : {false, true}) {
+          SCOPED_TRACE(std::string(op.name) + " " + shape.ToString());
+          CheckAllreduce(rank, op.op, {shape}, in_place);
+        }
+      }
+    }
+  });
+}
+
+TEST_P(BackendReduceContract, AllreduceOfFusedTensors_MatchesTheClosedForm) {
+  std::vector<TensorShape> many(40, TensorShape{3});
+  many[20] = {0};
+  OnEveryRank([&](ContractRank& rank) {
+    for (bool in_place : {false, true}) {
+      CheckAllreduce(rank, ReduceOp::kSum, {{17}, {2, 3}, {}}, in_place);
+      CheckAllreduce(rank, ReduceOp::kAverage, ContractShapes(), in_place);
+      CheckAllreduce(rank, ReduceOp::kMax, {{0}, {0, 3}}, in_place);
+      CheckAllreduce(rank, ReduceOp::kSum, many, in_place);
+    }
+  });
+}
+
+TEST_P(BackendReduceContract, AllreduceWithFactors_ScalesInputsAndResult) {
+  OnEveryRank([this](ContractRank& rank) {
+    const TensorShape shape{1000};
+    for (bool in_place : {false, true}) {
+      ContractBatch contract;
+      contract.batch.dtype = dtype();
+      contract.batch.prescale = 0.5;
+      contract.batch.postscale = 3.0;
+      // Even, so that halves are exact in every type.
+      contract.Add(
+          MakeBuffer(dtype(), 1000,
+                     [&](std::size_t i) { return 2 * ContractData::Turn(rank.rank, size(), i); }),
+          shape, shape, in_place);
+      rank.RunOk(contract.batch);
+      const std::int64_t sum = size() * (size() - 1) / 2;
+      contract.ExpectOutput(0, MakeBuffer(dtype(), 1000, [sum](std::size_t) { return 3 * sum; }));
+    }
+  });
+}
+
+TEST_P(BackendContract, AllgatherOfEveryShape_IsInRankOrder) {
+  OnEveryRank([this](ContractRank& rank) {
+    const std::vector<std::vector<std::int64_t>> row_shapes = {{}, {1}, {3}, {0}, {2, 5}, {17, 1}};
+    for (const std::vector<std::int64_t>& row : row_shapes) {
+      for (std::int64_t each : {0, 1, 2, 3, 17, 1000, 4097}) {
+        SCOPED_TRACE(std::to_string(each) + " rows");
+        std::vector<std::int64_t> rows(static_cast<std::size_t>(size()), each);
+        if (each < 1000 || row.empty()) CheckAllgather(rank, rows, row);
+      }
+    }
+  });
+}
+
+TEST_P(BackendContract, AllgatherOfDifferentNumbersOfRows_IsInRankOrder) {
+  OnEveryRank([this](ContractRank& rank) {
+    const auto ranks = static_cast<std::size_t>(size());
+    std::vector<std::int64_t> rising(ranks);
+    std::vector<std::int64_t> every_other(ranks);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      rising[r] = static_cast<std::int64_t>(r);  // rank 0 has none
+      every_other[r] = r % 2 == 0 ? 1000 : 0;
+    }
+    CheckAllgather(rank, rising, {3});
+    CheckAllgather(rank, every_other, {});
+    for (std::size_t only = 0; only < ranks; ++only) {
+      std::vector<std::int64_t> rows(ranks, 0);
+      rows[only] = 17;
+      CheckAllgather(rank, rows, {2, 2});
+    }
+  });
+}
+
+TEST_P(BackendContract, BroadcastFromEveryRoot_GivesTheRootsBytes) {
+  OnEveryRank([this](ContractRank& rank) {
+    for (int root = 0; root < size(); ++root) {
+      for (const TensorShape& shape : ContractShapes()) {
+        for (bool in_place : {false, true}) {
+          // Large ones once: what depends on the root does not depend on the size.
+          if (Elements(shape) > 1000 && root != size() - 1) continue;
+          SCOPED_TRACE("root " + std::to_string(root) + " " + shape.ToString());
+          CheckBroadcast(rank, root, shape, in_place);
+        }
+      }
+    }
+  });
+}
+
+TEST_P(BackendContract, KindsInTurn_DoNotDisturbEachOther) {
+  OnEveryRank([this](ContractRank& rank) {
+    for (int round = 0; round < 50; ++round) {
+      CheckBroadcast(rank, round % size(), {round}, round % 2 == 0);
+      std::vector<std::int64_t> rows(static_cast<std::size_t>(size()), round % 3);
+      CheckAllgather(rank, rows, {2});
+      if (Info(dtype()).reducible) CheckAllreduce(rank, ReduceOp::kSum, {{round}, {3}}, true);
+    }
+  });
+}
+
+// Supports() may refuse types, but never differently on different ranks; here it must not refuse.
+#define HVD_INSTANTIATE_BACKEND_CONTRACT(prefix, factories, sizes)                               \
+  INSTANTIATE_TEST_SUITE_P(                                                                      \
+      prefix, BackendContract,                                                                   \
+      testing::Combine(factories, sizes, testing::ValuesIn(::horovod_tf::ContractTypes(false))), \
+      ::horovod_tf::ContractParamName);                                                          \
+  INSTANTIATE_TEST_SUITE_P(                                                                      \
+      prefix, BackendReduceContract,                                                             \
+      testing::Combine(factories, sizes, testing::ValuesIn(::horovod_tf::ContractTypes(true))),  \
+      ::horovod_tf::ContractParamName)
+
+inline std::vector<DataType> ContractTypes(bool reducible_only) {
+  std::vector<DataType> types;
+  for (const DataTypeInfo& info : DataTypes()) {
+    if (info.reducible || !reducible_only) types.push_back(info.type);
+  }
+  return types;
+}
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_TEST_CPP_CONTRACT_BACKEND_CONTRACT_H_
