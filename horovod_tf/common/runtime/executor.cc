@@ -64,7 +64,7 @@ class Work {
   // Only the first call counts. Returns what the entries were told.
   Status Finish(const Status& result) {
     if (finished_.exchange(true, std::memory_order_acq_rel)) return result;
-    const Status status = result.ok() ? result : result.WithContext(DescribeWork(entries_));
+    Status status = result.ok() ? result : result.WithContext(DescribeWork(entries_));
     for (TensorEntry& entry : entries_) {
       if (timeline_ != nullptr) Report(entry, status);
       // Before the callback: after it, the framework may free what these refer to, and a backend
