@@ -38,7 +38,7 @@ class ProcessRuntime {
     const std::shared_ptr<Job> old = Exchange(nullptr);
     // What became of the last job has been told to its tensors.
     if (old != nullptr) (void)old->runtime->Stop(kReplaced);
-    const Status status = StartNew();
+    Status status = StartNew();
     MutexLock lock(mutex_);
     initialized_ = status.ok();
     if (!status.ok()) {
@@ -57,7 +57,7 @@ class ProcessRuntime {
       MutexLock lock(mutex_);
       initialized_ = false;
     }
-    const Status status = job->runtime->Stop(reason);
+    Status status = job->runtime->Stop(reason);
     // On its own thread the runtime cannot end; the next init or shutdown takes it away.
     if (job->runtime->OnBackgroundThread()) return status;
     MutexLock lock(mutex_);

@@ -60,7 +60,7 @@ class Runtime::Impl {
       lifecycle_.MarkThreadEnded();
     }
     lifecycle_.WaitUntilStarted();
-    const Status failed = failure();
+    Status failed = failure();
     if (!failed.ok()) Join();
     return failed;
   }
