@@ -163,13 +163,17 @@ TEST(Config, EmptyValue_IsAnErrorForEveryVariable) {
   }
 }
 
-TEST(Config, Limits_AreUnderstood) {
+TEST(Config, Limits_AreUnderstoodAndFractionsAreExact) {
   EXPECT_EQ(Parsed({{"HOROVOD_FUSION_THRESHOLD", "0"}}).fusion_threshold_bytes, 0);
   EXPECT_EQ(Parsed({{"HOROVOD_FUSION_THRESHOLD", "1099511627776"}}).fusion_threshold_bytes,
             std::int64_t{1} << 40);
   EXPECT_EQ(Parsed({{"HOROVOD_CACHE_CAPACITY", "1048576"}}).cache_capacity, 1 << 20);
   EXPECT_EQ(Parsed({{"HOROVOD_CACHE_CAPACITY", "0"}}).cache_capacity, 0);
   EXPECT_EQ(Parsed({{"HOROVOD_CYCLE_TIME", "0.000001"}}).cycle_time, nanoseconds(1));
+  // These come out a little less when they are multiplied.
+  EXPECT_EQ(Parsed({{"HOROVOD_CYCLE_TIME", "0.043"}}).cycle_time, microseconds(43));
+  EXPECT_EQ(Parsed({{"HOROVOD_TF_INIT_TIMEOUT_SECONDS", "1.001"}}).init_timeout,
+            milliseconds(1001));
   EXPECT_EQ(Parsed({{"HOROVOD_CYCLE_TIME", "60000"}}).cycle_time, seconds(60));
   EXPECT_EQ(Parsed({{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0"}}).stall_shutdown_time,
             Duration::zero());

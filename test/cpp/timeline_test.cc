@@ -291,6 +291,43 @@ TEST_F(TimelineTest, RecordThatCannotFit_IsDroppedAndTheOthersAreNot) {
   EXPECT_EQ(RowNames(), (std::map<int, std::string>{{1, "before"}, {2, "after"}}));
 }
 
+TEST_F(TimelineTest, Gaps_StandWhereTheRecordsWereLost) {
+  const std::unique_ptr<Timeline> timeline = Open(/*capacity=*/64);
+  // Two of them do not fit in the queue at once, while the small ones after them would.
+  const std::string large(40000, 'x');
+  const TimePoint deadline = Soon();
+  std::int64_t now = 0;
+  while (timeline->dropped() < 100 && Clock::Real().Now() < deadline) {
+    for (const std::string& name : {large, large, std::string("small"), std::string("small")}) {
+      clock_.set_micros(++now);
+      timeline->Start(name, kAllreduce);
+    }
+  }
+  ASSERT_GE(timeline->dropped(), 100u);
+  timeline->Flush(deadline);
+  EXPECT_EQ(DroppedAsWritten(), timeline->dropped());
+  double last = 0;
+  for (const Json& event : Elements()) {
+    if (event["ts"].type != Json::Type::kNumber) continue;
+    ASSERT_GE(event["ts"].number, last);
+    last = event["ts"].number;
+  }
+}
+
+TEST_F(TimelineTest, EndOfAnActivityThatNeverBegan_LeavesTheOperationOpen) {
+  const std::unique_ptr<Timeline> timeline = Open();
+  timeline->ActivityStart("t", "BEFORE_THE_OPERATION");
+  timeline->Start("t", kAllreduce);
+  timeline->ActivityEnd("t");
+  timeline->ActivityStart("t", "MPI_ALLREDUCE");
+  clock_.set_micros(4);
+  timeline->ActivityEnd("t");
+  timeline->ActivityEnd("t");
+  timeline->End("t", DataType::kBFloat16, TensorShape({6, 1}));
+  timeline->Flush(Soon());
+  EXPECT_EQ(Row("t"), (Words{"B:ALLREDUCE@0", "B:MPI_ALLREDUCE@0", "E@4", "E:bfloat16[6, 1]@4"}));
+}
+
 TEST_F(TimelineTest, LostRecords_CutTheSpansThatWereOpen) {
   JsonArrayFile file;
   ASSERT_TRUE(file.Open(path_, "{}").ok());

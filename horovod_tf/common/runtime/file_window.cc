@@ -4,8 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "horovod_tf/common/base/check.h"
-
 namespace horovod_tf {
 namespace {
 
@@ -26,22 +24,20 @@ FileWindow::~FileWindow() {
   ClosePipe();
 }
 
-bool FileWindow::Map(int fd, std::int64_t begin, std::int64_t end) {
+void FileWindow::Map(int fd, std::int64_t begin, std::int64_t end) {
   Unmap();
   begin = PageStart(begin);
   void* const data = ::mmap(nullptr, static_cast<std::size_t>(end - begin), PROT_READ | PROT_WRITE,
                             MAP_SHARED, fd, begin);
-  if (data == MAP_FAILED) return false;
+  if (data == MAP_FAILED) return;
   data_ = static_cast<char*>(data);
   begin_ = begin;
   end_ = end;
-  return true;
 }
 
 bool FileWindow::Put(std::string_view text, std::int64_t offset) {
-  HVD_CHECK(Covers(offset, offset + static_cast<std::int64_t>(text.size())), "outside the window");
-  if (text.size() > kLargestPut) return false;
   const auto size = static_cast<ssize_t>(text.size());
+  if (!Covers(offset, offset + size) || text.size() > kLargestPut) return false;
   // A page fault in the middle of the copy is where a kill could still cut it: first let the pages
   // be there. Only a help, so whether it worked does not matter.
   char* const to = data_ + (offset - begin_);

@@ -26,14 +26,15 @@ class FileWindow {
   FileWindow(const FileWindow&) = delete;
   FileWindow& operator=(const FileWindow&) = delete;
 
-  // Moves the window to [begin, end) of the file, which must be so long. False if this file cannot
-  // be mapped.
-  bool Map(int fd, std::int64_t begin, std::int64_t end);
+  // Moves the window to [begin, end) of the file, which must be so long. Where the file
+  // cannot be mapped it covers nothing.
+  void Map(int fd, std::int64_t begin, std::int64_t end);
   bool Covers(std::int64_t begin, std::int64_t end) const {
     return data_ != nullptr && begin >= begin_ && end <= end_;
   }
-  // Puts `text` at `offset` of the file. False if that cannot be done this way (too large, no pipe,
-  // somebody has made the file shorter): any part of it may be in the file then. REQUIRES: Covers.
+  // Puts `text` at `offset` of the file. False if that cannot be done this way (outside the window,
+  // too large, no pipe, somebody has made the file shorter): any part of it may be in the file
+  // then.
   bool Put(std::string_view text, std::int64_t offset);
 
  private:

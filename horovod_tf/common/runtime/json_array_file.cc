@@ -34,8 +34,10 @@ Status JsonArrayFile::Open(const std::string& path, std::string_view first_eleme
   constexpr mode_t kReadableByAll = 0644;
   fd_ = ::open(path.c_str(), kFlags, kReadableByAll);
   if (fd_ < 0) return Status::InvalidArgument(SystemError("cannot open"));
-  Write("[\n" + std::string(first_element));
-  window_ = std::make_unique<FileWindow>();
+  const std::string text = "[\n" + std::string(first_element);
+  failure_ = PwriteAll(text + std::string(kClosing), 0);
+  end_ = static_cast<std::int64_t>(text.size());
+  length_ = end_ + static_cast<std::int64_t>(kClosing.size());
   return failure_;
 }
 
@@ -58,31 +60,21 @@ Status JsonArrayFile::Commit() {
 void JsonArrayFile::Write(std::string_view text) {
   const std::string block = std::string(text).append(kClosing);
   const auto size = static_cast<std::int64_t>(block.size());
-  const bool in_one_step = MakeRoom(size) && window_->Put(block, end_);
-  if (!in_one_step && failure_.ok()) failure_ = PwriteAll(block, end_);
-  if (failure_.ok()) {
-    end_ += static_cast<std::int64_t>(text.size());
-    length_ = std::max(length_, end_ + static_cast<std::int64_t>(kClosing.size()));
-    return;
-  }
-  // Takes back what was written of it. There are bytes of an old bracket at this place, so this
-  // needs no space; if it fails too there is nothing left to try.
-  const std::int64_t before = end_ + static_cast<std::int64_t>(kClosing.size());
-  if (end_ > 0 && PwriteAll(kClosing, end_).ok()) static_cast<void>(!::ftruncate(fd_, before));
+  failure_ = MakeRoom(size);
+  if (!failure_.ok()) return;
+  if (!window_.Covers(end_, end_ + size)) window_.Map(fd_, end_, length_);
+  if (!window_.Put(block, end_)) failure_ = PwriteAll(block, end_);
+  if (failure_.ok()) end_ += static_cast<std::int64_t>(text.size());
 }
 
-bool JsonArrayFile::MakeRoom(std::int64_t size) {
-  if (window_ == nullptr) return false;
-  if (window_->Covers(end_, end_ + size)) return true;
-  if (length_ < end_ + size) {
-    // Blanks behind the bracket are valid, and so is any part of them.
-    const std::string blanks(static_cast<std::size_t>(std::max(kRoom, size)), ' ');
-    failure_ = PwriteAll(blanks, length_);
-    if (!failure_.ok()) return false;
-    length_ += static_cast<std::int64_t>(blanks.size());
-  }
-  if (!window_->Map(fd_, end_, length_)) window_ = nullptr;
-  return window_ != nullptr;
+Status JsonArrayFile::MakeRoom(std::int64_t size) {
+  if (length_ >= end_ + size) return Status::Ok();
+  // Blanks behind the bracket are valid, and so is any part of them. A disk that is full is found
+  // out here, while the text is whole.
+  const std::string blanks(static_cast<std::size_t>(std::max(kRoom, size)), ' ');
+  HVD_RETURN_IF_ERROR(PwriteAll(blanks, length_));
+  length_ += static_cast<std::int64_t>(blanks.size());
+  return Status::Ok();
 }
 
 Status JsonArrayFile::PwriteAll(std::string_view text, std::int64_t offset) {

@@ -4,7 +4,6 @@
 #define HOROVOD_TF_COMMON_RUNTIME_JSON_ARRAY_FILE_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -14,9 +13,9 @@
 namespace horovod_tf {
 
 // What is added goes on top of the closing bracket and ends with a new one, in one step (see
-// FileWindow) as long as the file can be mapped and an element is no larger than a page. For that
-// the file is kept longer than its text, with blanks; they go when it is closed. Otherwise the step
-// is a pwrite, which is taken back if it fails half way, but which a kill can cut.
+// FileWindow) if the file can be mapped and the step is no larger than a page. Otherwise the step
+// is a pwrite, which a kill can cut. The file is kept longer than its text, with blanks: there is
+// something to map, and space cannot run out in the middle of a step. They go when it is closed.
 //
 // Thread rule: one thread at a time.
 class JsonArrayFile {
@@ -39,18 +38,17 @@ class JsonArrayFile {
  private:
   // Puts `text` and the closing bracket at `end_`.
   void Write(std::string_view text);
-  // Makes the file long enough for `size` bytes at `end_` and has the window cover them. False if
-  // that is not possible; for want of space, it is a failure.
-  bool MakeRoom(std::int64_t size);
+  // Makes the file long enough for `size` bytes at `end_`.
+  Status MakeRoom(std::int64_t size);
   Status PwriteAll(std::string_view text, std::int64_t offset);
   // "cannot open PATH: the system's reason".
   std::string SystemError(std::string_view what) const;
 
   std::string path_;
   int fd_ = -1;
-  std::int64_t end_ = 0;                // where the closing bracket begins
-  std::int64_t length_ = 0;             // of the file, blanks included
-  std::unique_ptr<FileWindow> window_;  // null: not possible with this file
+  std::int64_t end_ = 0;     // where the closing bracket begins
+  std::int64_t length_ = 0;  // of the file, blanks included
+  FileWindow window_;
   std::string buffer_;  // elements that are not in the file yet, each with its comma
   Status failure_;
 };

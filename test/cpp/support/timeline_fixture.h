@@ -4,11 +4,11 @@
 #define HOROVOD_TF_TEST_CPP_SUPPORT_TIMELINE_FIXTURE_H_
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -45,13 +45,15 @@ inline TimePoint Soon() { return Clock::Real().Now() + std::chrono::seconds(30);
 
 // A folder of its own for each test, removed at the end.
 class TimelineTest : public ::testing::Test {
+ public:
+  ~TimelineTest() override { std::filesystem::remove_all(folder_); }
+
  protected:
   TimelineTest() {
     std::string pattern = (std::filesystem::temp_directory_path() / "timeline.XXXXXX").string();
     folder_ = ::mkdtemp(pattern.data());
     path_ = folder_ + "/trace.json";
   }
-  ~TimelineTest() override { std::filesystem::remove_all(folder_); }
 
   std::unique_ptr<Timeline> Open(std::size_t capacity = 1 << 16,
                                  std::shared_ptr<const Logger> logger = nullptr) {
@@ -68,7 +70,7 @@ class TimelineTest : public ::testing::Test {
     std::unique_ptr<Timeline> timeline;
     TimelineOptions options;
     options.path = path;
-    const Status status = Timeline::Open(options, clock_, &timeline);
+    Status status = Timeline::Open(options, clock_, &timeline);
     EXPECT_EQ(timeline, nullptr);
     return status;
   }
