@@ -134,6 +134,7 @@ TEST_F(CoordinatorViolationTest, IdBeforeItsDefinitionHasBeenApplied) {
   Teach(2, a_);
   applied_ = 0;
   ExpectViolation(ById(0, {0}), "tensor id 0, which has no meaning after log record 0");
+  ExpectViolation(Full(0, a_), "'a' twice");
   applied_ = 1;
   EXPECT_TRUE(ById(0, {0}).ok());
 }
@@ -149,6 +150,22 @@ TEST_F(CoordinatorViolationTest, ForgottenIdByARankThatKnowsIt) {
   EXPECT_TRUE(ById(1, {0}).ok());  // has not seen the last record
   applied_ = 4;
   ExpectViolation(ById(1, {0}), "tensor id 0, which has no meaning after log record 4");
+}
+
+TEST_F(CoordinatorStepsTest, NumbersThatRestAreRoomEnough_NothingMoreIsForgotten) {
+  CoordinatorOptions options = Options(2);
+  options.capacity = 2;
+  Make(options);
+  Teach(2, a_);
+  Teach(2, b_);
+  for (int rank : {0, 1}) ASSERT_TRUE(Full(rank, c_).ok());
+  EXPECT_EQ(Advance().size(), 2u);  // c once; a is forgotten
+  applied_ -= 1;                    // nobody has seen that yet
+  for (int rank : {0, 1}) ASSERT_TRUE(Full(rank, c_).ok());
+  applied_ += 1;
+  const auto records = Advance();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<ExecuteOnceRecord>(records[0]));
 }
 
 TEST_F(CoordinatorViolationTest, AppliedRecordsThatDoNotExistOrGrowLess) {
@@ -214,6 +231,21 @@ TEST_F(CoordinatorCycleTimeTest, EndsWhenAFusedOperationIsFull) {
   EXPECT_TRUE(Advance().empty());
   ASSERT_TRUE(ById(1, {0}).ok());
   EXPECT_EQ(Advance().size(), 1u);
+}
+
+TEST_F(CoordinatorCycleTimeTest, CountsOnlyTheBytesThatAreHeldBack) {
+  CoordinatorOptions options = Options(2);
+  options.cycle_time = FromSeconds(3600);
+  options.fusion_threshold = 120;
+  Make(options);
+  Teach(2, a_);  // 40
+  Teach(2, b_);  // 80
+  Teach(2, c_);
+  for (int rank : {0, 1}) ASSERT_TRUE(ById(rank, {1}).ok());
+  EXPECT_EQ(Advance().size(), 1u);
+  ASSERT_TRUE(ById(0, {0, 2}).ok());
+  ASSERT_TRUE(ById(1, {0}).ok());
+  EXPECT_TRUE(Advance().empty());  // 40 bytes, not 120
 }
 
 TEST_F(CoordinatorCycleTimeTest, DoesNotMatterWithoutFusion) {

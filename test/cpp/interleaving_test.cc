@@ -67,7 +67,7 @@ class Plan {
   // What the round must come to.
   Status Outcome(int tensor, int round, TensorDefinition* definition) const {
     const std::vector<Request>& requests = requests_.at({tensor, round});
-    const Status status = CheckRequests(requests);
+    Status status = CheckRequests(requests);
     if (status.ok()) *definition = Define(requests);
     return status;
   }

@@ -64,7 +64,7 @@ class Coordinator::Impl {
 
   Status OnKnown(int rank, const Announce& announce, TimePoint now);
   Status OnUnknownId(int rank, TensorId id, std::uint64_t applied) const;
-  Status OnRequest(int rank, const Request& request, TimePoint now);
+  Status OnRequest(int rank, const Request& request, std::uint64_t applied, TimePoint now);
   void NoteComplete(Complete complete, TimePoint now);
 
   void Resolve(Log* log);
@@ -114,7 +114,7 @@ Status Coordinator::Impl::OnAnnounce(int rank, const Announce& announce, TimePoi
   applied = announce.applied;
   HVD_RETURN_IF_ERROR(OnKnown(rank, announce, now));
   for (const Request& request : announce.requests) {
-    HVD_RETURN_IF_ERROR(OnRequest(rank, request, now));
+    HVD_RETURN_IF_ERROR(OnRequest(rank, request, announce.applied, now));
   }
   if (announce.shutdown && !shutdown_.has_value()) {
     shutdown_ = ShutdownRequest{rank, announce.shutdown_reason, now};
@@ -123,8 +123,9 @@ Status Coordinator::Impl::OnAnnounce(int rank, const Announce& announce, TimePoi
 }
 
 Status Coordinator::Impl::OnKnown(int rank, const Announce& announce, TimePoint now) {
+  RoundTable::Announcer announce_id(&rounds_, rank, announce.applied, now);
   for (const TensorId id : announce.known) {
-    const RoundTable::Outcome outcome = rounds_.AnnounceId(id, rank, announce.applied, now);
+    const RoundTable::Outcome outcome = announce_id(id);
     if (outcome == RoundTable::Outcome::kUnknownId) {
       HVD_RETURN_IF_ERROR(OnUnknownId(rank, id, announce.applied));
       continue;
@@ -150,17 +151,19 @@ Status Coordinator::Impl::OnUnknownId(int rank, TensorId id, std::uint64_t appli
                              ", which has no meaning after log record " + std::to_string(applied));
 }
 
-Status Coordinator::Impl::OnRequest(int rank, const Request& request, TimePoint now) {
-  RoundTable::Outcome outcome;
+Status Coordinator::Impl::OnRequest(int rank, const Request& request, std::uint64_t applied,
+                                    TimePoint now) {
+  RoundTable::Outcome outcome = RoundTable::Outcome::kUnknownId;
   Complete complete;
   if (const std::optional<TensorId> id = table_.Find(request.name)) {
     complete.id = *id;
     const bool differs = request != table_.definition(*id).RequestOf(rank);
-    outcome = rounds_.AnnounceIdInFull(*id, rank, request, differs, now);
+    outcome = rounds_.AnnounceIdInFull(*id, rank, applied, request, differs, now);
   } else {
     outcome = rounds_.AnnounceNamed(rank, request, now, &complete.named);
   }
-  if (outcome == RoundTable::Outcome::kTwice) {
+  // Not to know of its definition means not to know the end of the round in which it got one.
+  if (outcome == RoundTable::Outcome::kTwice || outcome == RoundTable::Outcome::kUnknownId) {
     return Violation(rank, "it announced tensor '" + request.name + "' twice in one round");
   }
   if (observer_ != nullptr) observer_->OnRankReady(request.name, request.kind, rank);
@@ -242,6 +245,7 @@ bool Coordinator::Impl::ResolveNamed(Complete* complete, Log* log) {
 bool Coordinator::Impl::ResolveDiffering(TensorId id, Log* log) {
   const TensorDefinition& old = table_.definition(id);
   std::vector<Request> requests;
+  requests.reserve(static_cast<std::size_t>(options_.size));
   for (int rank = 0; rank < options_.size; ++rank) requests.push_back(old.RequestOf(rank));
   for (const auto& [rank, request] : rounds_.Differing(id)) {
     requests[static_cast<std::size_t>(rank)] = request;

@@ -45,10 +45,11 @@ void RoundTable::EndIdRound(TensorId id) {
   round.differs = false;
 }
 
-RoundTable::Outcome RoundTable::AnnounceIdInFull(TensorId id, int rank, const Request& request,
-                                                 bool differs, TimePoint now) {
-  const Outcome outcome = Count(id, rank, now);
-  if (outcome != Outcome::kTwice && differs) {
+RoundTable::Outcome RoundTable::AnnounceIdInFull(TensorId id, int rank, std::uint64_t applied,
+                                                 const Request& request, bool differs,
+                                                 TimePoint now) {
+  const Outcome outcome = Announcer(this, rank, applied, now)(id);
+  if (differs && (outcome == Outcome::kCounted || outcome == Outcome::kComplete)) {
     rounds_[id].differs = true;
     differing_[id].emplace_back(rank, request);
   }

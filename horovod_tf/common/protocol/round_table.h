@@ -37,6 +37,8 @@ struct NamedRound {
 
 // Thread rule: one thread at a time.
 class RoundTable {
+  struct Round;
+
  public:
   enum class Outcome {
     kCounted,
@@ -54,10 +56,27 @@ class RoundTable {
   // announced it.
   void OpenCompleteId(TensorId id, std::uint64_t usable_from);
   void CloseId(TensorId id) { rounds_[id].usable_from = kUnusable; }
-  Outcome AnnounceId(TensorId id, int rank, std::uint64_t applied, TimePoint now);
+  // One message's announcements by id. Valid while no id is opened or closed. An object, so that
+  // what is the same for a thousand ids stays in registers.
+  class Announcer {
+   public:
+    Announcer(RoundTable* table, int rank, std::uint64_t applied, TimePoint now);
+    Outcome operator()(TensorId id);
+
+   private:
+    RoundTable* const table_;
+    const std::size_t ids_;
+    Round* const rounds_;
+    std::uint64_t* const words_;  // that of this rank in the row of id 0
+    const std::size_t stride_;
+    const std::uint64_t mask_;
+    const int size_;
+    const std::uint64_t applied_;
+    const TimePoint now_;
+  };
   // A rank announces in full a tensor that has an id. `differs`: not what its definition says.
-  Outcome AnnounceIdInFull(TensorId id, int rank, const Request& request, bool differs,
-                           TimePoint now);
+  Outcome AnnounceIdInFull(TensorId id, int rank, std::uint64_t applied, const Request& request,
+                           bool differs, TimePoint now);
   // Nobody has announced it.
   bool Idle(TensorId id) const { return rounds_[id].missing == size_; }
   bool Differs(TensorId id) const { return rounds_[id].differs; }
@@ -93,8 +112,9 @@ class RoundTable {
   };
 
   void Grow(TensorId id);
-  Outcome Count(TensorId id, int rank, TimePoint now);
-  void NoteOpened(TimePoint now);
+  void NoteOpened(TimePoint now) {
+    if (waiting_++ == 0) waiting_since_ = now;
+  }
   bool HasAnnounced(TensorId id, int rank) const;
   PendingTensor DescribeId(TensorId id, const TensorTable& table) const;
   PendingTensor DescribeNamed(const NamedRound& round) const;
@@ -109,31 +129,31 @@ class RoundTable {
   TimePoint waiting_since_;
 };
 
-inline void RoundTable::NoteOpened(TimePoint now) {
-  if (waiting_++ == 0) waiting_since_ = now;
-}
+inline RoundTable::Announcer::Announcer(RoundTable* table, int rank, std::uint64_t applied,
+                                        TimePoint now)
+    : table_(table),
+      ids_(table->rounds_.size()),
+      rounds_(table->rounds_.data()),
+      words_(table->announced_.data() + static_cast<std::size_t>(rank) / 64),
+      stride_(table->words_),
+      mask_(std::uint64_t{1} << (static_cast<std::size_t>(rank) % 64)),
+      size_(table->size_),
+      applied_(applied),
+      now_(now) {}
 
-// In the header so that the loop over a message's ids has no call in it.
-inline RoundTable::Outcome RoundTable::Count(TensorId id, int rank, TimePoint now) {
-  const auto bit = static_cast<std::size_t>(rank);
-  std::uint64_t& word = announced_[id * words_ + bit / 64];
-  const std::uint64_t mask = std::uint64_t{1} << (bit % 64);
-  if ((word & mask) != 0) return Outcome::kTwice;
-  word |= mask;
+inline RoundTable::Outcome RoundTable::Announcer::operator()(TensorId id) {
+  if (id >= ids_ || applied_ < rounds_[id].usable_from) return Outcome::kUnknownId;
+  std::uint64_t& word = words_[id * stride_];
+  if ((word & mask_) != 0) return Outcome::kTwice;
+  word |= mask_;
   Round& round = rounds_[id];
   if (round.missing == size_) {
-    round.since = now;
-    NoteOpened(now);
+    round.since = now_;
+    table_->NoteOpened(now_);
   }
   if (--round.missing > 0) return Outcome::kCounted;
-  --waiting_;
+  --table_->waiting_;
   return Outcome::kComplete;
-}
-
-inline RoundTable::Outcome RoundTable::AnnounceId(TensorId id, int rank, std::uint64_t applied,
-                                                  TimePoint now) {
-  if (id >= rounds_.size() || applied < rounds_[id].usable_from) return Outcome::kUnknownId;
-  return Count(id, rank, now);
 }
 
 }  // namespace horovod_tf
