@@ -21,6 +21,8 @@ bool Has(const Status& status, const std::string& part) {
   return status.message().find(part) != std::string::npos;
 }
 
+Status Bye() { return Status::Unknown("Horovod has been shut down: bye"); }
+
 // Rank `rank` of two is a runtime; the other is the endpoint `peer`, driven by the test.
 struct Duet {
   explicit Duet(int rank, const std::function<void(RuntimeOptions*)>& customize = nullptr) {
@@ -205,6 +207,25 @@ TEST(RuntimeAgainstPeer, BrokenProtocol_FailsTheJobAndWhatIsInFlight) {
   }
 }
 
+TEST(RuntimeAgainstPeer, WelcomeOrLogFromAnotherThanRankZero_FailsTheJob) {
+  for (const bool welcomed : {false, true}) {
+    auto transports = MakeLocalTransports(OneHost(3));
+    RuntimeOptions options;
+    options.config = TestConfig();
+    options.transport = std::move(transports[1]);
+    Runtime runtime(std::move(options));
+    const Message welcome = Welcome{Status::Ok(), OneHost(3)};
+    EXPECT_TRUE(transports[welcomed ? 0 : 2]->Send(1, EncodeMessage(welcome)).ok());
+    EXPECT_EQ(runtime.Start().ok(), welcomed);
+    if (welcomed) {
+      EXPECT_TRUE(transports[2]->Send(1, EncodeMessage(Log{0, {ShutdownRecord{2, Bye()}}})).ok());
+    }
+    const Status stopped = runtime.Stop("after the offence");
+    EXPECT_TRUE(Has(stopped, "did not expect a message of type")) << stopped;
+    EXPECT_TRUE(Has(stopped, "from rank 2")) << stopped;
+  }
+}
+
 TEST(RuntimeAgainstPeer, PeerThatLeaves_FailsTheJob) {
   Duet duet(0);
   duet.Say(duet.GoodHello());
@@ -222,7 +243,7 @@ TEST(RuntimeAgainstPeer, ShutdownRecordThenDeparture_IsNoFailure) {
     duet.Say(Welcome{Status::Ok(), {"host-a", "host-b"}});
     ASSERT_TRUE(duet.Started().ok());
     const TestTensorPtr tensor = Submit(*duet.runtime, TestSpec{"t"}, 1, 2);
-    duet.Say(Log{0, {ShutdownRecord{0, Status::Unknown("Horovod has been shut down: bye")}}});
+    duet.Say(Log{0, {ShutdownRecord{0, Bye()}}});
     duet.peer.reset();
     ASSERT_TRUE(tensor->Wait());
     EXPECT_TRUE(tensor->FailedWith("bye"));
@@ -255,9 +276,7 @@ struct FailingSend {
 };
 
 TEST(RuntimeAgainstPeer, SendThatFailsBecauseTheJobHasEnded_IsNoFailure) {
-  FailingSend send([](Duet& duet) {
-    duet.Say(Log{0, {ShutdownRecord{0, Status::Unknown("Horovod has been shut down: bye")}}});
-  });
+  FailingSend send([](Duet& duet) { duet.Say(Log{0, {ShutdownRecord{0, Bye()}}}); });
   EXPECT_TRUE(send.tensor->FailedWith("bye"));
   EXPECT_TRUE(send.duet->runtime->Stop("so be it").ok()) << send.duet->runtime->failure();
   EXPECT_EQ(send.duet->runtime->state(), RuntimeState::kStopped);

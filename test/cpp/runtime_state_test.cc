@@ -115,11 +115,12 @@ TEST(RuntimeLifecycle, StopRequest_WhileStarting_DrainsAsSoonAsItRuns) {
   RuntimeLifecycle lifecycle(Clock::Real());
   Bring(lifecycle, RuntimeState::kStarting);
   lifecycle.AskToStop("changed my mind");
+  lifecycle.AskToStop("changed it again");
   EXPECT_TRUE(lifecycle.StopRequested());
   EXPECT_FALSE(lifecycle.TakeStopRequest().has_value()) << "nothing runs yet";
   lifecycle.FinishStart();
   EXPECT_EQ(lifecycle.state(), RuntimeState::kDraining);
-  EXPECT_TRUE(lifecycle.TakeStopRequest().has_value());
+  EXPECT_EQ(lifecycle.TakeStopRequest(), std::optional<std::string>("changed my mind"));
 }
 
 TEST(RuntimeLifecycle, StopRequest_BeforeStartAndAfterTheEnd_DoesNothing) {

@@ -42,9 +42,7 @@ Status ControlLoop::Turn(bool* worked) {
     const Status last_messages = TakeMessages(worked);
     return stopped() ? Status::Ok() : sent;
   }
-  if (coordinator_ != nullptr) HVD_RETURN_IF_ERROR(Decide(worked));
-  // Last, so that what arrived before a failure has been taken.
-  return stopped() ? Status::Ok() : with_.transport.health();
+  return coordinator_ != nullptr ? Decide(worked) : Status::Ok();
 }
 
 TimePoint ControlLoop::NextDeadline() const {
@@ -58,6 +56,7 @@ void ControlLoop::Submit(std::vector<TensorEntry> entries) {
   }
 }
 
+// Also the one place that learns of a peer's failure, after everything that came before it.
 Status ControlLoop::TakeMessages(bool* worked) {
   while (!stopped()) {
     Received received;
@@ -105,7 +104,6 @@ Status ControlLoop::Apply(const Log& log) {
   std::vector<Response> responses;
   HVD_RETURN_IF_ERROR(negotiator_.OnLog(log, &responses));
   for (Response& response : responses) {
-    if (stopped()) break;
     HVD_RETURN_IF_ERROR(Act(response));
   }
   return Status::Ok();

@@ -1,6 +1,6 @@
 // HookedTransport: a transport that lets a test act, fail or throw in the middle of a call.
-#ifndef TEST_CPP_SUPPORT_HOOKED_TRANSPORT_H_
-#define TEST_CPP_SUPPORT_HOOKED_TRANSPORT_H_
+#ifndef HOROVOD_TF_TEST_CPP_SUPPORT_HOOKED_TRANSPORT_H_
+#define HOROVOD_TF_TEST_CPP_SUPPORT_HOOKED_TRANSPORT_H_
 
 #include <functional>
 #include <memory>
@@ -45,4 +45,4 @@ class HookedTransport final : public Transport {
 
 }  // namespace horovod_tf
 
-#endif  // TEST_CPP_SUPPORT_HOOKED_TRANSPORT_H_
+#endif  // HOROVOD_TF_TEST_CPP_SUPPORT_HOOKED_TRANSPORT_H_

@@ -1,7 +1,7 @@
 // LocalCluster: N ranks as N runtimes in one process, on LocalTransport and LocalBackend, with
 // invented hosts; and test tensors whose results have a closed form.
-#ifndef TEST_CPP_SUPPORT_LOCAL_CLUSTER_H_
-#define TEST_CPP_SUPPORT_LOCAL_CLUSTER_H_
+#ifndef HOROVOD_TF_TEST_CPP_SUPPORT_LOCAL_CLUSTER_H_
+#define HOROVOD_TF_TEST_CPP_SUPPORT_LOCAL_CLUSTER_H_
 
 #include <gtest/gtest.h>
 
@@ -125,4 +125,4 @@ class LocalCluster {
 
 }  // namespace horovod_tf
 
-#endif  // TEST_CPP_SUPPORT_LOCAL_CLUSTER_H_
+#endif  // HOROVOD_TF_TEST_CPP_SUPPORT_LOCAL_CLUSTER_H_
