@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "test/cpp/contract/backend_contract.h"
@@ -192,6 +193,37 @@ TEST(LocalBackend, InterruptedWhileOthersWork_AllRanksGetTheSameOutcome) {
     EXPECT_EQ(ok[0], ok[1]);
     EXPECT_EQ(ok[0], ok[2]);
   }
+}
+
+TEST(LocalBackend, InterruptedAfterThePeerHasBegun_BothReturnItButNotBeforeThePeerIsDone) {
+  const std::unique_ptr<ThreadedWorld> world = MakeLocalWorld(2);
+  std::promise<void> rank_1_waits;
+  std::promise<void> rank_0_asked;
+  constexpr std::chrono::seconds kLimit{20};
+  int questions_of_1 = 0;
+  world->context(1).AnswerWith([&] {  // held up between being met and starting to work
+    if (questions_of_1++ > 0) return Status::Ok();
+    rank_1_waits.set_value();
+    EXPECT_EQ(rank_0_asked.get_future().wait_for(kLimit), std::future_status::ready);
+    return Status::Ok();
+  });
+  int questions_of_0 = 0;
+  world->context(0).AnswerWith([&] {
+    // Only when it asks again has the meeting taken note of the first answer.
+    if (questions_of_0++ == 1) rank_0_asked.set_value();
+    return Status::Aborted("stop");
+  });
+  std::vector<std::string> texts(2);
+  world->Run([&](ContractRank& rank) {
+    Sum sum(1000, static_cast<float>(rank.rank + 1));
+    if (rank.rank == 0) {
+      EXPECT_EQ(rank_1_waits.get_future().wait_for(kLimit), std::future_status::ready);
+    }
+    texts[static_cast<std::size_t>(rank.rank)] = rank.Run(sum.batch).ToString();
+    // Both shares are complete: rank 1 has worked on rank 0's buffer while that was still there.
+    EXPECT_EQ(sum.data, std::vector<float>(1000, 3.0F));
+  });
+  EXPECT_EQ(texts, std::vector<std::string>(2, "Aborted: stop"));
 }
 
 TEST(LocalBackend, OutputsOfAllRanks_AreTheSameBits) {

@@ -35,15 +35,15 @@ bool HasFactors(const Reduction& reduction) {
   return reduction.prescale != 1.0 || reduction.postscale != 1.0 || DivisorOf(reduction) != 1;
 }
 
-// What is common to all steps. Division by a power of two is done by multiplication, which is
-// exact too and several times faster.
+// What is common to all steps. Division by a power of two is done by multiplication, which gives
+// the same bits several times faster.
 FoldStep StepWithFactors(const Reduction& reduction) {
   FoldStep step;
   const int divisor = DivisorOf(reduction);
   step.prescale = reduction.prescale;
   step.postscale = reduction.postscale;
-  if ((divisor & (divisor - 1)) == 0) {
-    step.postscale /= divisor;
+  if ((divisor & (divisor - 1)) == 0 && reduction.postscale == 1.0) {
+    step.postscale = 1.0 / divisor;
   } else {
     step.divisor = divisor;
   }

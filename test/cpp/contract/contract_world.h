@@ -63,7 +63,10 @@ class ContractContext final : public RunContext {
     const std::lock_guard<std::mutex> lock(mutex_);
     interruption_ = status;
   }
+  // Before the ranks run: `answer` answers instead, and may take its time.
+  void AnswerWith(std::function<Status()> answer) { answer_ = std::move(answer); }
   Status Interrupted() override {
+    if (answer_) return answer_();
     const std::lock_guard<std::mutex> lock(mutex_);
     ++questions_;
     if (!interruption_.ok() || std::chrono::steady_clock::now() < deadline_) return interruption_;
@@ -100,6 +103,7 @@ class ContractContext final : public RunContext {
 
  private:
   const std::chrono::steady_clock::time_point deadline_;
+  std::function<Status()> answer_;
   std::mutex mutex_;
   Status interruption_;
   int questions_ = 0;
