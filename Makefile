@@ -64,10 +64,11 @@ LIBRARY_FLAGS := -shared -Wl,--version-script=tools/exports.map \
     $(if $(filter -fsanitize%,$(LINK_FLAGS)),,-Wl,-z,defs)
 
 .PHONY: help lib test test-cpp test-boundary test-python asan ubsan tsan coverage lint lint-cpp \
-    lint-python format docs bench bench-control-plane-callgrind print-core-compile clean FORCE
+    lint-python format docs bench bench-control-plane-callgrind print-core-compile ops clean FORCE
 .DELETE_ON_ERROR:
 help:
 	@echo 'make lib              build the core library'
+	@echo "make ops              build TensorFlow's operations for the TensorFlow of PYTHON"
 	@echo 'make test             everything that runs here: native and Python'
 	@echo 'make test-cpp         the native tests (g++ and gtest are enough)'
 	@echo 'make test-python      the Python tests that need no launcher'
@@ -122,6 +123,42 @@ $(BUILD)/benchmarks/%.o: benchmarks/%.cc $(BUILD)/compile.flags
 # How a core file is compiled, for tests and editors.
 print-core-compile:
 	@echo '$(CXX) $(COMPILE_FLAGS)'
+
+# ---- TensorFlow's operations: the only code that sees its headers ------------------------------
+OPS_SOURCES := $(sort $(wildcard horovod_tf/ops/*.cc))
+OPS_OBJECTS := $(OPS_SOURCES:%.cc=$(BUILD)/%.o)
+OPS_LIBRARY := $(BUILD)/libhorovod_tf_ops.so
+PACKAGED_OPS := horovod_tf/ops/libhorovod_tf_ops.so
+OPS_BUILD_INFO := horovod_tf/ops/_build_info.py
+TENSORFLOW := $(BUILD)/tensorflow
+ASK_FLAGS = $(PYTHON) -m build_support.flags
+# NDEBUG: as TensorFlow itself was built; its headers have checks that call what it does not export.
+OPS_FLAGS := $(LANGUAGE) -g -fPIC -fvisibility=hidden -DNDEBUG $(WARNINGS_$(STRICT)) $(FLAGS_$(VARIANT)) \
+    -I. @$(TENSORFLOW).compile $(CXXFLAGS)
+OPS_LINK_FLAGS := -shared -Wl,-rpath,'$$ORIGIN/../common' -L$(BUILD) -lhorovod_common \
+    @$(TENSORFLOW).link $(LINK_FLAGS)
+
+# The library first: what says for which TensorFlow it is must never be newer than it.
+ops: lib $(OPS_LIBRARY)
+	@cmp -s $(OPS_LIBRARY) $(PACKAGED_OPS) || { cp $(OPS_LIBRARY) $(PACKAGED_OPS).new && mv $(PACKAGED_OPS).new $(PACKAGED_OPS); }
+	@cmp -s $(TENSORFLOW).build-info $(OPS_BUILD_INFO) || cp $(TENSORFLOW).build-info $(OPS_BUILD_INFO)
+
+# Importing TensorFlow takes seconds, so it is asked only when it is another one than last time.
+$(TENSORFLOW).which: FORCE
+	$(call KEEP_IF_SAME,$(shell $(ASK_FLAGS) tensorflow which))
+$(TENSORFLOW).compile $(TENSORFLOW).link $(TENSORFLOW).build-info: $(TENSORFLOW).%: $(TENSORFLOW).which build_support/flags.py
+	$(ASK_FLAGS) tensorflow $* >$@
+$(BUILD)/ops.flags: FORCE
+	$(call KEEP_IF_SAME,$(CXX) $(OPS_FLAGS) $(OPS_LINK_FLAGS) $(OPS_OBJECTS))
+
+$(BUILD)/horovod_tf/ops/%.o: horovod_tf/ops/%.cc $(BUILD)/ops.flags $(TENSORFLOW).compile
+	@mkdir -p $(@D)
+	$(CXX) $(OPS_FLAGS) -MMD -MP -c $< -o $@
+
+$(OPS_LIBRARY): $(OPS_OBJECTS) $(LIBRARY) $(TENSORFLOW).link $(TENSORFLOW).build-info
+	$(CXX) -o $@ $(OPS_OBJECTS) $(OPS_LINK_FLAGS)
+
+-include $(OPS_OBJECTS:.o=.d)
 
 # ---- tests -------------------------------------------------------------------------------------
 $(BUILD)/gtest.found:
@@ -240,6 +277,6 @@ bench-control-plane-callgrind: $(BUILD)/control_plane
 	    "(all ranks' messages on rank 0, and one rank's own work)"
 
 clean:
-	rm -rf build $(PACKAGED_LIBRARY)
+	rm -rf build $(PACKAGED_LIBRARY) $(PACKAGED_OPS) $(OPS_BUILD_INFO)
 
 -include $(DEPENDENCIES) $(SAFETY_STAMPS:.safety=.d)

@@ -1,0 +1,1 @@
+"""Where the build finds what the library is built against."""

@@ -1,0 +1,39 @@
+"""Lets unchanged scripts that import `horovod` find this package."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Final
+
+_OURS: Final = "horovod_tf"
+_THEIRS: Final = "horovod"
+
+
+def install_as_horovod() -> None:
+    """Makes `import horovod.tensorflow as hvd` and `import horovod.keras as hvd` mean this package.
+
+    To be called before the script's own imports. Loads the native library and TensorFlow. Harmless when repeated.
+
+    Raises:
+        ImportError: the real `horovod` has been imported already.
+    """
+    package = sys.modules[_OURS]
+    present = sys.modules.get(_THEIRS, package)
+    if present is not package:
+        where = getattr(present, "__file__", None) or "an unknown place"
+        raise ImportError(
+            f"another package named horovod has been imported already, from {where}: call "
+            "horovod_tf.install_as_horovod() before anything imports horovod"
+        )
+    for name in ("tensorflow", "keras"):
+        importlib.import_module(f"{_OURS}.{name}")
+    # Every module that is loaded, or Python would load it a second time under the other name.
+    ours = {name: module for name, module in sys.modules.items() if _is_ours(name, module)}
+    for name, module in ours.items():
+        sys.modules[_THEIRS + name[len(_OURS) :]] = module
+
+
+def _is_ours(name: str, module: ModuleType | None) -> bool:
+    return module is not None and (name == _OURS or name.startswith(_OURS + "."))

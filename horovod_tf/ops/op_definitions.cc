@@ -1,0 +1,95 @@
+// The operations as TensorFlow's graphs name them. The types and attributes of the reference system
+// are accepted, so that a graph that it saved imports and runs; an attribute that its old graphs
+// lack has the default that means what they meant.
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace horovod_tf {
+namespace {
+
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+absl::Status GatheredShape(InferenceContext* context) {
+  ShapeHandle shape;
+  TF_RETURN_IF_ERROR(context->WithRankAtLeast(context->input(0), 1, &shape));
+  TF_RETURN_IF_ERROR(context->ReplaceDim(shape, 0, context->UnknownDim(), &shape));
+  context->set_output(0, shape);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// Stateful, or TensorFlow would fold a collective of a constant away, merge two equal ones, or
+// prune one, on one rank and not on another. mpi_ops.py keeps them concurrent in tf.function all
+// the same.
+
+REGISTER_OP("HorovodAllreduce")
+    .Attr("T: {uint8, int8, int32, int64, float16, bfloat16, float32, float64}")
+    .Attr("reduce_op: int = 1")
+    .Attr("prescale_factor: float = 1.0")
+    .Attr("postscale_factor: float = 1.0")
+    .Attr("ignore_name_scope: bool = false")
+    .Attr("process_set_id: int = 0")
+    .Attr("tensor_name: string = ''")
+    .Input("tensor: T")
+    .Output("sum: T")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
+    .Doc(R"doc(
+Reduces a tensor over all ranks, element by element. Every rank gets the result.
+
+tensor: The tensor; same type and shape on every rank.
+sum: The reduced tensor.
+reduce_op: 0 average, 1 sum, 3 minimum, 4 maximum, 5 product.
+prescale_factor: Every rank's tensor is multiplied by it first.
+postscale_factor: The result is multiplied by it.
+ignore_name_scope: Whether ranks match this by the last part of its name only.
+process_set_id: The group of ranks; 0 is all of them.
+tensor_name: What ranks match this by; the node's name if empty.
+)doc");
+
+REGISTER_OP("HorovodAllgather")
+    .Attr(
+        "T: {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bool}")
+    .Attr("ignore_name_scope: bool = false")
+    .Attr("process_set_id: int = 0")
+    .Attr("tensor_name: string = ''")
+    .Input("tensor: T")
+    .Output("output: T")
+    .SetIsStateful()
+    .SetShapeFn(GatheredShape)
+    .Doc(R"doc(
+Concatenates the tensors of all ranks on dimension 0, in the order of the ranks.
+
+tensor: The tensor; may differ between ranks in dimension 0 only.
+output: The concatenation, on every rank.
+ignore_name_scope: Whether ranks match this by the last part of its name only.
+process_set_id: The group of ranks; 0 is all of them.
+tensor_name: What ranks match this by; the node's name if empty.
+)doc");
+
+REGISTER_OP("HorovodBroadcast")
+    .Attr(
+        "T: {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bool}")
+    .Attr("root_rank: int")
+    .Attr("ignore_name_scope: bool = false")
+    .Attr("process_set_id: int = 0")
+    .Attr("tensor_name: string = ''")
+    .Input("tensor: T")
+    .Output("output: T")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::UnchangedShape)
+    .Doc(R"doc(
+Gives every rank the tensor of one of them.
+
+tensor: The tensor; same type and shape on every rank.
+output: The root's tensor, on every rank.
+root_rank: Whose tensor; the same on every rank.
+ignore_name_scope: Whether ranks match this by the last part of its name only.
+process_set_id: The group of ranks; 0 is all of them.
+tensor_name: What ranks match this by; the node's name if empty.
+)doc");
+
+}  // namespace horovod_tf

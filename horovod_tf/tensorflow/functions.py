@@ -1,0 +1,47 @@
+"""Giving all ranks the same variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from horovod_tf.tensorflow.mpi_ops import _normalize_name, broadcast
+
+
+def _broadcast_variable(variable: Any, root_rank: int) -> Any:
+    # By the variable's name: what reads it is named differently from graph to graph.
+    value = broadcast(tf.convert_to_tensor(variable), root_rank, f"HorovodBroadcast_{_normalize_name(variable.name)}")
+    return variable.assign(value)
+
+
+def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
+    """Assigns every variable the value that rank `root_rank` has.
+
+    Args:
+        variables: The same on all ranks, with the same names, types and shapes.
+        root_rank: The same on all ranks.
+
+    Returns:
+        In a graph, the operation that does it. Eager: None, it is done.
+
+    Raises:
+        tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
+    """
+    assigned = [_broadcast_variable(variable, root_rank) for variable in variables]
+    return None if tf.executing_eagerly() else tf.group(*assigned)
+
+
+def broadcast_global_variables(root_rank: int) -> Any:
+    """The operation that assigns every global variable of the default graph the value that rank `root_rank` has.
+
+    Raises:
+        RuntimeError: in eager mode, which has no global variables.
+    """
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "hvd.broadcast_global_variables() needs a graph: in eager mode there is no list of all variables. Use "
+            "hvd.broadcast_variables(<model>.variables, root_rank=...)"
+        )
+    return broadcast_variables(tf.compat.v1.global_variables(), root_rank)

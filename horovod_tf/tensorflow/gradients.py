@@ -1,0 +1,41 @@
+"""Gradients of the three collectives, registered with TensorFlow when this module is imported."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from horovod_tf.tensorflow.mpi_ops import SUM, _allreduce, allgather, rank
+
+
+@tf.RegisterGradient("HorovodAllreduce")
+def _allreduce_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
+    """Every rank's input adds to every rank's output, so the incoming gradients of all ranks add up.
+
+    Raises:
+        NotImplementedError: the operation is a minimum, a maximum or a product.
+    """
+    reduce_op = op.get_attr("reduce_op")
+    if reduce_op > SUM:
+        raise NotImplementedError(
+            f"HorovodAllreduce with reduce_op {reduce_op} has no gradient: only sum and average do"
+        )
+    scale = op.get_attr("prescale_factor") * op.get_attr("postscale_factor")
+    if scale != 1.0:
+        grad *= tf.cast(scale, grad.dtype)
+    return _allreduce(grad, reduce_op=reduce_op)
+
+
+@tf.RegisterGradient("HorovodAllgather")
+def _allgather_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
+    """The rows of the summed gradient that this rank contributed. Their place is known only when it runs."""
+    rows = tf.shape(op.inputs[0], out_type=tf.int64)[:1]
+    rows_of_ranks = allgather(rows)
+    begin = tf.reduce_sum(rows_of_ranks[: rank()])
+    return _allreduce(grad)[begin : begin + rows[0]]
+
+
+@tf.RegisterGradient("HorovodBroadcast")
+def _broadcast_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
+    """The root's input is everybody's output; nobody else's input matters."""
+    total = _allreduce(grad)
+    return total if rank() == op.get_attr("root_rank") else tf.zeros_like(total)

@@ -1,0 +1,142 @@
+"""The three collectives as TensorFlow operations, and the library's own queries.
+
+Ranks match operations by name. In a graph that is the node's name, made from the tensor's unless one is given, so
+ranks that build the same graph agree. In eager mode a call without a name waits until it is complete, and all of its
+kind have one name: ranks must make the same calls in the same order.
+
+Importing this module loads libhorovod_tf_ops.so, once.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import tensorflow as tf
+
+from horovod_tf.common.basics import cross_rank as cross_rank
+from horovod_tf.common.basics import cross_size as cross_size
+from horovod_tf.common.basics import init as init
+from horovod_tf.common.basics import is_homogeneous as is_homogeneous
+from horovod_tf.common.basics import is_initialized as is_initialized
+from horovod_tf.common.basics import local_rank as local_rank
+from horovod_tf.common.basics import local_size as local_size
+from horovod_tf.common.basics import mpi_threads_supported as mpi_threads_supported
+from horovod_tf.common.basics import rank as rank
+from horovod_tf.common.basics import shutdown as shutdown
+from horovod_tf.common.basics import size as size
+from horovod_tf.tensorflow.auto_control import keep_concurrent
+
+OPS_FOLDER: Final = Path(__file__).resolve().parent.parent / "ops"
+OP_TYPES: Final = ("HorovodAllreduce", "HorovodAllgather", "HorovodBroadcast")
+# Numbers of the operation's reduce_op attribute.
+AVERAGE: Final = 0
+SUM: Final = 1
+_BUILD_IT: Final = (
+    "run `make ops PYTHON=<this Python>` in the source tree, or `pip install --no-build-isolation --force-reinstall .`"
+)
+
+
+def check_built_for(installed: str, folder: Path = OPS_FOLDER) -> None:
+    """Whether the operations in `folder` fit TensorFlow version `installed`; a library for another one may crash.
+
+    Raises:
+        ImportError: they do not, or have not been built; the text has both versions and the command to build.
+    """
+    library = folder / "libhorovod_tf_ops.so"
+    if not library.exists():
+        raise ImportError(f"{library} has not been built: {_BUILD_IT}", path=str(library))
+    info: dict[str, Any] = {}
+    path = folder / "_build_info.py"
+    if path.exists():
+        exec(compile(path.read_text(), str(path), "exec"), info)  # noqa: S102 - our own build wrote it
+    built_for = info.get("TENSORFLOW_VERSION", "an unknown version")
+    if built_for != installed:
+        raise ImportError(
+            f"{library} was built for TensorFlow {built_for}, but TensorFlow {installed} is installed: {_BUILD_IT}",
+            path=str(library),
+        )
+
+
+def _load() -> Any:
+    """Loads the operations.
+
+    Raises:
+        ImportError: see `check_built_for`; or the library cannot be loaded.
+    """
+    check_built_for(tf.__version__)
+    path = OPS_FOLDER / "libhorovod_tf_ops.so"
+    try:
+        return tf.load_op_library(str(path))
+    except tf.errors.NotFoundError as error:
+        raise ImportError(f"{path} cannot be loaded ({error.message}): {_BUILD_IT}", path=str(path)) from error
+
+
+keep_concurrent(OP_TYPES)
+_ops: Final = _load()
+
+
+def _normalize_name(name: str) -> str:
+    """`name` with everything that an operation's name must not have turned into an underscore."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+def _run(op: Any, kind: str, tensor: Any, name: str | None, **attributes: Any) -> tf.Tensor:
+    """Adds one operation to the graph, or runs it when eager."""
+    tensor = tf.convert_to_tensor(tensor)
+    if tf.executing_eagerly():
+        # The kernel does not learn Python's `name`. Without one its name is the operation's type.
+        return op(tensor=tensor, tensor_name=name or "", name=name, **attributes)
+    return op(tensor=tensor, name=name or f"{kind}_{_normalize_name(tensor.name)}", **attributes)
+
+
+def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = SUM) -> tf.Tensor:
+    """The element-wise sum over all ranks.
+
+    Args:
+        tensor: Any shape, the same on all ranks, also empty or a scalar. (u)int8, int32, int64, or floating point.
+        name: What ranks match it by; made from the tensor's name by default.
+        reduce_op: SUM, or AVERAGE: the sum divided by the number of ranks; integers truncate toward zero.
+
+    Returns:
+        A tensor of the input's type and shape, bitwise the same on all ranks.
+
+    Raises:
+        tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
+    """
+    return _run(_ops.horovod_allreduce, "HorovodAllreduce", tensor, name, reduce_op=reduce_op)
+
+
+def allgather(tensor: Any, name: str | None = None) -> tf.Tensor:
+    """The tensors of all ranks one after the other on dimension 0, in the order of the ranks.
+
+    Args:
+        tensor: Not a scalar. Dimension 0 may differ between ranks and be 0; the others are the same on all.
+        name: What ranks match it by; made from the tensor's name by default.
+
+    Returns:
+        A tensor of the input's type. Its static dimension 0 is unknown.
+
+    Raises:
+        tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
+    """
+    return _run(_ops.horovod_allgather, "HorovodAllgather", tensor, name)
+
+
+def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> tf.Tensor:
+    """The tensor of rank `root_rank`, on every rank.
+
+    Args:
+        tensor: Type and shape are the same on all ranks; only the root's values matter.
+        root_rank: The same on all ranks.
+        name: What ranks match it by; made from the tensor's name by default.
+
+    Returns:
+        A tensor of the input's type and shape.
+
+    Raises:
+        tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
+        tf.errors.InvalidArgumentError: when it runs: there is no such rank.
+    """
+    return _run(_ops.horovod_broadcast, "HorovodBroadcast", tensor, name, root_rank=root_rank)
