@@ -2,6 +2,7 @@
 #
 #   VARIANT=release|asan|ubsan|tsan|coverage   flavour of the native build, each in build/VARIANT
 #   STRICT=1                                   warnings are errors (our CI; not for users)
+#   MPICXX=mpicxx                              compiler wrapper of the MPI to build for
 #   PYTHON=python3                             interpreter for everything in Python
 #   CXX, CXXFLAGS, LDFLAGS                     compiler and flags of yours, added to ours
 #   TEST_LIMIT=300                             seconds a test program may take
@@ -56,19 +57,22 @@ FLAGS_coverage := -O0 --coverage -fprofile-update=atomic
 ifeq ($(FLAGS_$(VARIANT)),)
 $(error VARIANT=$(VARIANT) is none of release, asan, ubsan, tsan, coverage)
 endif
-COMPILE_FLAGS := $(LANGUAGE) -g -fPIC -fvisibility=hidden $(WARNINGS_$(STRICT)) $(FLAGS_$(VARIANT)) \
+# What is exported is tools/exports.map's; that somebody replaces our functions is nothing to prepare for.
+COMPILE_FLAGS := $(LANGUAGE) -g -fPIC -fno-semantic-interposition -fvisibility-inlines-hidden $(WARNINGS_$(STRICT)) $(FLAGS_$(VARIANT)) \
     $(CORE_INCLUDES) $(CXXFLAGS)
-LINK_FLAGS := $(filter -fsanitize% --coverage,$(FLAGS_$(VARIANT))) -pthread $(LDFLAGS)
+LINK_FLAGS := $(filter -fsanitize% --coverage,$(FLAGS_$(VARIANT))) -pthread -ldl $(LDFLAGS)
 # A sanitizer's runtime is found in the program, so only a plain library can be asked to be complete.
 LIBRARY_FLAGS := -shared -Wl,--version-script=tools/exports.map \
     $(if $(filter -fsanitize%,$(LINK_FLAGS)),,-Wl,-z,defs)
 
 .PHONY: help lib test test-cpp test-boundary test-python asan ubsan tsan coverage lint lint-cpp \
-    lint-python format docs bench bench-control-plane-callgrind print-core-compile ops clean FORCE
+    lint-python format docs bench bench-control-plane-callgrind print-core-compile ops mpi test-mpi mpi-leaf mpi-tests clean FORCE
 .DELETE_ON_ERROR:
 help:
 	@echo 'make lib              build the core library'
 	@echo "make ops              build TensorFlow's operations for the TensorFlow of PYTHON"
+	@echo 'make mpi              build the library for the MPI of MPICXX'
+	@echo 'make test-mpi         the native tests under that MPI, on 1 to 4 ranks'
 	@echo 'make test             everything that runs here: native and Python'
 	@echo 'make test-cpp         the native tests (g++ and gtest are enough)'
 	@echo 'make test-python      the Python tests that need no launcher'
@@ -160,6 +164,61 @@ $(OPS_LIBRARY): $(OPS_OBJECTS) $(LIBRARY) $(TENSORFLOW).link $(TENSORFLOW).build
 
 -include $(OPS_OBJECTS:.o=.d)
 
+# ---- MPI: one library for each family, and the only code that sees mpi.h -----------------------
+MPICXX ?= mpicxx
+MPIRUN ?= $(patsubst %mpicxx,%mpirun,$(MPICXX))
+MPI_SOURCES := $(sort $(wildcard horovod_tf/common/mpi/*.cc))
+MPI_TEST_SOURCES := $(sort $(wildcard test/cpp_mp/*.cc))
+# Only the wrapper knows the MPI: its headers say which one it is. `make mpi` asks and calls itself.
+MPI_FAMILY ?= unknown
+MPI_BUILD := $(BUILD)/$(MPI_FAMILY)
+MPI_OBJECTS := $(MPI_SOURCES:%.cc=$(MPI_BUILD)/%.o)
+MPI_TEST_OBJECTS := $(MPI_TEST_SOURCES:%.cc=$(MPI_BUILD)/%.o)
+MPI_LIBRARY := $(MPI_BUILD)/libhorovod_mpi_$(MPI_FAMILY).so
+MPI_TESTS := $(MPI_BUILD)/mpi_tests
+PACKAGED_MPI := horovod_tf/common/libhorovod_mpi_$(MPI_FAMILY).so
+# Without the C++ bindings that MPI has given up. The system's mark keeps our warnings off its headers.
+MPI_SYSTEM = $(patsubst -I%,-isystem %,$(filter -I%,$(shell $(MPICXX) -show)))
+MPI_FLAGS = $(LANGUAGE) -g -fPIC -fvisibility=hidden -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX \
+    $(WARNINGS_$(STRICT)) $(FLAGS_$(VARIANT)) -I. $(MPI_SYSTEM) $(CXXFLAGS)
+# The MPI of the environment that the package was installed into, and then the one it was built with.
+MPI_LINK_FLAGS := -shared -Wl,-rpath,'$$ORIGIN' -Wl,-rpath,'$$ORIGIN/../../../..' -L$(BUILD) -lhorovod_common $(LINK_FLAGS)
+ASK_FAMILY = $(MPICXX) -x c++ -E -dM -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -include mpi.h /dev/null | \
+    sed -n 's/^\#define OPEN_MPI .*/openmpi/p; s/^\#define MPICH_VERSION .*/mpich/p'
+WITH_FAMILY = family=$$($(ASK_FAMILY)) && [ -n "$$family" ] || { \
+    echo 'No Open MPI or MPICH here: `$(MPICXX)` must be its compiler wrapper (MPICXX=...)' >&2; exit 1; }; \
+    $(MAKE) --no-print-directory MPI_FAMILY=$$family
+
+mpi: lib
+	+@$(WITH_FAMILY) mpi-leaf
+mpi-leaf: $(MPI_LIBRARY)
+	@cmp -s $(MPI_LIBRARY) $(PACKAGED_MPI) || { cp $(MPI_LIBRARY) $(PACKAGED_MPI).new && mv $(PACKAGED_MPI).new $(PACKAGED_MPI); }
+
+MPI_RANKS ?= 1 2 3 4
+MPI_TEST_LIMIT ?= 240
+# More ranks than cores, and as root in containers: Open MPI wants to be told.
+export OMPI_ALLOW_RUN_AS_ROOT ?= 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
+MPIRUN_FLAGS ?= $(if $(filter openmpi,$(MPI_FAMILY)),--oversubscribe --bind-to none)
+test-mpi: mpi
+	+@$(WITH_FAMILY) mpi-tests
+mpi-tests: $(MPI_TESTS)
+	@set -e; for ranks in $(MPI_RANKS); do echo "== $$ranks ranks"; \
+	    tools/with_deadline $(MPI_TEST_LIMIT) $(MPIRUN) -np $$ranks $(MPIRUN_FLAGS) $(MPI_TESTS) --gtest_brief=1 $(GTEST_FLAGS); done
+
+$(MPI_BUILD)/mpi.flags: FORCE
+	$(call KEEP_IF_SAME,$(MPICXX) $(MPI_FLAGS) $(MPI_LINK_FLAGS) $(MPI_OBJECTS) $(MPI_TEST_OBJECTS) $(shell $(MPICXX) -show))
+$(MPI_BUILD)/%.o: %.cc $(MPI_BUILD)/mpi.flags
+	@mkdir -p $(@D)
+	$(MPICXX) $(MPI_FLAGS) -MMD -MP -c $< -o $@
+$(MPI_LIBRARY): $(MPI_OBJECTS) $(LIBRARY) $(MPI_BUILD)/mpi.flags
+	$(MPICXX) -o $@ $(MPI_OBJECTS) $(MPI_LINK_FLAGS)
+# Of objects, like the core's own tests.
+$(MPI_TESTS): $(MPI_TEST_OBJECTS) $(MPI_OBJECTS) $(CORE_OBJECTS) $(MPI_BUILD)/mpi.flags
+	$(MPICXX) -o $@ $(filter %.o,$^) $(LINK_FLAGS) -lgtest
+
+-include $(MPI_OBJECTS:.o=.d) $(MPI_TEST_OBJECTS:.o=.d)
+
 # ---- tests -------------------------------------------------------------------------------------
 $(BUILD)/gtest.found:
 	@mkdir -p $(@D)
@@ -214,7 +273,8 @@ coverage-report: $(TESTS)
 	    --fail-under-line $(COVERAGE_MINIMUM) $(BUILD)
 
 # ---- lint --------------------------------------------------------------------------------------
-CXX_FILES := $(sort $(wildcard $(foreach folder,horovod_tf/common $(CORE_FOLDERS:%=horovod_tf/common/%) test/cpp \
+CXX_FILES := $(sort $(wildcard $(foreach folder,horovod_tf/common $(CORE_FOLDERS:%=horovod_tf/common/%) \
+    horovod_tf/common/mpi test/cpp_mp test/cpp \
     test/cpp/support test/cpp/contract benchmarks benchmarks/support,$(folder)/*.h $(folder)/*.cc $(folder)/*.inc)))
 LINT := build/lint
 TIDY_STAMPS := $(CORE_SOURCES:%.cc=$(LINT)/%.tidy)
@@ -277,6 +337,6 @@ bench-control-plane-callgrind: $(BUILD)/control_plane
 	    "(all ranks' messages on rank 0, and one rank's own work)"
 
 clean:
-	rm -rf build $(PACKAGED_LIBRARY) $(PACKAGED_OPS) $(OPS_BUILD_INFO)
+	rm -rf build $(PACKAGED_LIBRARY) horovod_tf/common/libhorovod_mpi_*.so $(PACKAGED_OPS) $(OPS_BUILD_INFO)
 
 -include $(DEPENDENCIES) $(SAFETY_STAMPS:.safety=.d)

@@ -20,6 +20,7 @@ LIBRARY_PATH: Final = Path(__file__).with_name("libhorovod_common.so")
 PROTOTYPES: Final[dict[str, tuple[list[Any], Any]]] = {
     "horovod_init": ([], ctypes.c_int),
     "horovod_shutdown": ([], ctypes.c_int),
+    "horovod_finalize": ([], ctypes.c_int),
     "horovod_is_initialized": ([], ctypes.c_int),
     "horovod_rank": ([], ctypes.c_int),
     "horovod_size": ([], ctypes.c_int),
@@ -99,8 +100,8 @@ def init() -> None:
     if _library.horovod_init() != 0:
         _raise_last_error()
     # Once, and after whatever the program registered before: what still uses the library ends first.
-    atexit.unregister(shutdown)
-    atexit.register(shutdown)
+    atexit.unregister(_end)
+    atexit.register(_end)
 
 
 def shutdown() -> None:
@@ -110,6 +111,13 @@ def shutdown() -> None:
         RuntimeError: it did not stop in time.
     """
     if _library.horovod_shutdown() != 0:
+        _raise_last_error()
+
+
+def _end() -> None:
+    """What is done when Python exits: MPI is finalised too if `init()` has initialised it and nothing has failed."""
+    shutdown()
+    if _library.horovod_finalize() != 0:
         _raise_last_error()
 
 

@@ -68,6 +68,8 @@ int horovod_shutdown(void) {
       [] { return horovod_tf::ProcessShutdown("the program called hvd.shutdown() or is ending"); });
 }
 
+int horovod_finalize(void) { return Guarded(horovod_tf::ProcessFinalize); }
+
 int horovod_is_initialized(void) {
   int initialized = 0;
   (void)Guarded([&] {

@@ -1,5 +1,5 @@
-/* HVD_EXPORT: the library is built with hidden symbols; what carries this is its interface. C and
- * C++. */
+/* HVD_EXPORT: what carries this is exported also where symbols are hidden by default (a leaf's one
+ * function). C and C++. What the core exports is in tools/exports.map. */
 #ifndef HOROVOD_TF_COMMON_EXPORT_H_
 #define HOROVOD_TF_COMMON_EXPORT_H_
 

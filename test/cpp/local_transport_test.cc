@@ -52,7 +52,7 @@ Status TakeNow(Transport& transport, std::vector<std::string>* messages) {
 // that does not gives little: then a busy machine makes neither fail.
 bool WaitEndsByItself(Transport& transport, Duration limit) {
   const TimePoint start = Clock::Real().Now();
-  transport.Wait(start + limit);
+  transport.Wait(start + limit, Expectation::kNothing);
   return Clock::Real().Now() - start < limit;
 }
 constexpr Duration kLittle = std::chrono::milliseconds(30);
@@ -214,7 +214,7 @@ TEST(LocalTransport, DeadlineOnAFakeClock_PassesWhenTheClockIsMoved) {
   const auto endpoints = MakeLocalTransports({"only"}, clock);
   std::atomic<bool> returned{false};
   std::thread waiter([&] {
-    endpoints[0]->Wait(clock.Now() + std::chrono::minutes(1));
+    endpoints[0]->Wait(clock.Now() + std::chrono::minutes(1), Expectation::kNothing);
     returned = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(30));

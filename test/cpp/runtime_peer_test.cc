@@ -53,7 +53,7 @@ struct Duet {
     bool got = false;
     while (!got && Clock::Real().Now() < deadline) {
       EXPECT_TRUE(peer->Receive(&incoming, &got).ok());
-      if (!got) peer->Wait(deadline);
+      if (!got) peer->Wait(deadline, Expectation::kAnswer);
     }
     Message message;
     std::uint32_t process_set = 0;

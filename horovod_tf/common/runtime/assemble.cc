@@ -1,16 +1,40 @@
 #include "horovod_tf/common/runtime/assemble.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "horovod_tf/common/collectives/local_backend.h"
+#include "horovod_tf/common/runtime/mpi_leaf.h"
 #include "horovod_tf/common/transport/local_transport.h"
 
 namespace horovod_tf {
 namespace {
+
+// MPIs with one binary interface.
+struct MpiFamily {
+  std::string_view name;
+  const char* library;  // as the dynamic linker knows it
+  std::string_view leaf;
+  std::string_view launcher_variable;
+};
+
+constexpr std::array<MpiFamily, 2> kFamilies = {{
+    {"Open MPI", "libmpi.so.40", "libhorovod_mpi_openmpi.so", "OMPI_COMM_WORLD_SIZE"},
+    {"MPICH", "libmpi.so.12", "libhorovod_mpi_mpich.so", "PMI_SIZE"},
+}};
+
+// The last leaf that was opened: the one to finalise.
+std::atomic<const MpiLeaf*>& OpenedLeaf() {
+  static std::atomic<const MpiLeaf*> leaf{nullptr};
+  return leaf;
+}
 
 Status HostName(std::string* host) {
   char name[256] = {};
@@ -23,22 +47,121 @@ Status HostName(std::string* host) {
   return Status::Ok();
 }
 
+Status AssembleSingle(World* world) {
+  std::string host;
+  HVD_RETURN_IF_ERROR(HostName(&host));
+  world->backends = BackendRegistry();
+  world->transport = std::move(MakeLocalTransports({host}).front());
+  world->backends.Add(MakeLocalBackend(0, MakeLocalMeeting(1)));
+  return Status::Ok();
+}
+
+// Whether somebody (mpi4py, say) has initialised an MPI of this family in this process.
+bool IsInitialized(const MpiFamily& family) {
+  void* const library = dlopen(family.library, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return false;
+  int initialized = 0;
+  using Ask = int (*)(int*);
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): how dlsym works
+  const auto ask = reinterpret_cast<Ask>(dlsym(library, "MPI_Initialized"));
+  if (ask == nullptr || ask(&initialized) != 0) initialized = 0;
+  dlclose(library);
+  return initialized != 0;
+}
+
+const MpiFamily* InitializedFamily() {
+  for (const MpiFamily& family : kFamilies) {
+    if (IsInitialized(family)) return &family;
+  }
+  return nullptr;
+}
+
+const MpiFamily* FamilyOfLauncher(const Config& config) {
+  for (const MpiFamily& family : kFamilies) {
+    if (family.launcher_variable == config.launcher_variable) return &family;
+  }
+  return nullptr;
+}
+
+std::string LauncherSays(const Config& config) {
+  return config.launcher_variable + " says that this is one of " +
+         std::to_string(config.launcher_size) + " processes";
+}
+
+// The folder of the library that this code is in.
+std::string OwnFolder() {
+  Dl_info info{};
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): how dladdr works
+  if (dladdr(reinterpret_cast<const void*>(&AssembleWorld), &info) == 0) return ".";
+  const std::string path = info.dli_fname;
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+Status LoadLeaf(const MpiFamily& family, const std::string& why, const MpiLeaf** leaf) {
+  const std::string path = OwnFolder() + "/" + std::string(family.leaf);
+  const std::string build = ": build it with `make mpi MPICXX=...`, the mpicxx of that " +
+                            std::string(family.name) + ", or install the package again with it";
+  if (access(path.c_str(), F_OK) != 0) {
+    return Status::FailedPrecondition(why + ", but this build has no " + path + " to use " +
+                                      std::string(family.name) + build);
+  }
+  // Never closed: an MPI cannot be loaded twice.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return Status::FailedPrecondition(why + ", but " + std::string(family.name) +
+                                      " cannot be used: " + dlerror() + build);
+  }
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): how dlsym works
+  const auto get = reinterpret_cast<MpiLeafFunction>(dlsym(library, kMpiLeafFunction));
+  const MpiLeaf* const found = get == nullptr ? nullptr : get();
+  if (found == nullptr || found->interface != MpiLeafInterface()) {
+    return Status::FailedPrecondition(
+        why + ", but " + path + " (" + (found == nullptr ? "unknown" : found->interface) +
+        ") does not fit libhorovod_common.so (" + MpiLeafInterface() + ")" + build);
+  }
+  *leaf = found;
+  return Status::Ok();
+}
+
+Status AssembleMpi(const Config& config, const MpiFamily& family, World* world) {
+  const bool launched = config.launcher_size > 0;
+  const std::string why =
+      launched ? LauncherSays(config) : std::string(family.name) + " is initialised here";
+  const MpiLeaf* leaf = nullptr;
+  HVD_RETURN_IF_ERROR(LoadLeaf(family, why, &leaf));
+  OpenedLeaf() = leaf;
+  HVD_RETURN_IF_ERROR(leaf->open(config, world));
+  if (world->transport->size() > 1) return Status::Ok();
+  if (config.launcher_size > 1) {
+    const MpiFamily* const launcher = FamilyOfLauncher(config);
+    return Status::FailedPrecondition(
+        why + " of " + (launcher == nullptr ? "an unknown launcher" : launcher->name.data()) +
+        ", but " + world->mpi_library +
+        ", which is loaded here, knows of no other: it is not the MPI whose mpirun started them. "
+        "Start them with the mpirun of the MPI that the library was built with, or build it with "
+        "the other's mpicxx (`make mpi MPICXX=...`)");
+  }
+  return AssembleSingle(world);
+}
+
 }  // namespace
 
 Status AssembleWorld(const Config& config, World* world) {
-  if (config.launcher_size > 1) {
-    return Status::FailedPrecondition(
-        config.launcher_variable + " says that this is one of " +
-        std::to_string(config.launcher_size) +
-        " processes, but this build has no transport between processes; each would train a model "
-        "of its own. Start a single process, or install a build with MPI.");
-  }
-  std::string host;
-  HVD_RETURN_IF_ERROR(HostName(&host));
-  world->transport = std::move(MakeLocalTransports({host}).front());
-  world->backends.Add(MakeLocalBackend(0, MakeLocalMeeting(1)));
-  world->mpi_threads_supported = false;
-  return Status::Ok();
+  const MpiFamily* const initialized = InitializedFamily();
+  if (initialized != nullptr) return AssembleMpi(config, *initialized, world);
+  if (config.launcher_size <= 1) return AssembleSingle(world);
+  const MpiFamily* const launcher = FamilyOfLauncher(config);
+  if (launcher != nullptr) return AssembleMpi(config, *launcher, world);
+  return Status::FailedPrecondition(
+      LauncherSays(config) +
+      ", but its launcher is none of an MPI that is supported here (Open MPI's mpirun, MPICH's "
+      "mpiexec); each would train a model of its own");
+}
+
+Status FinalizeWorlds() {
+  const MpiLeaf* const leaf = OpenedLeaf().load();
+  return leaf == nullptr ? Status::Ok() : leaf->finalize();
 }
 
 }  // namespace horovod_tf

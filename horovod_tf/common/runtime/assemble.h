@@ -3,6 +3,9 @@
 #define HOROVOD_TF_COMMON_RUNTIME_ASSEMBLE_H_
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/status.h"
@@ -15,11 +18,23 @@ struct World {
   std::unique_ptr<Transport> transport;
   BackendRegistry backends;
   bool mpi_threads_supported = false;
+  std::string mpi_library;  // "Open MPI v4.1.8"; empty if MPI is not used
+  // What all ranks must have alike besides the configuration (name, value).
+  std::vector<std::pair<std::string, std::string>> agreements;
 };
 
-// FailedPrecondition if a launcher says that it started several processes and no transport between
-// processes is there: running as several worlds of one would train separate models without a word.
+// Joins the processes that a launcher started, by the MPI that is in this process already or that
+// the launcher belongs to; without a launcher, and unless somebody has initialised MPI here, this
+// process is a world of its own, and MPI is not touched. To be called on the thread that calls
+// init.
+//
+// FailedPrecondition if a launcher says that it started several processes and they cannot be
+// joined: running as several worlds of one would train separate models without a word.
 Status AssembleWorld(const Config& config, World* world);
+
+// Finalises MPI if AssembleWorld initialised it and every job ended well; else does nothing.
+// REQUIRES: no world is left.
+Status FinalizeWorlds();
 
 }  // namespace horovod_tf
 

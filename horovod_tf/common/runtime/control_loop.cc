@@ -49,6 +49,16 @@ TimePoint ControlLoop::NextDeadline() const {
   return coordinator_ != nullptr ? coordinator_->NextDeadline() : kNever;
 }
 
+Expectation ControlLoop::expectation() const {
+  const bool waits = !in_flight_.empty() || asked_to_stop_;
+  return waits ? Expectation::kAnswer : Expectation::kNothing;
+}
+
+void ControlLoop::RequestShutdown(std::string reason) {
+  asked_to_stop_ = true;
+  negotiator_.RequestShutdown(std::move(reason));
+}
+
 void ControlLoop::Submit(std::vector<TensorEntry> entries) {
   for (TensorEntry& entry : entries) {
     Request request = entry.request;

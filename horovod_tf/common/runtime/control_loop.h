@@ -44,9 +44,11 @@ class ControlLoop {
   // the end of the job.
   Status Turn(bool* worked);
   TimePoint NextDeadline() const;
+  // Whether peers owe this rank something that it waits for.
+  Expectation expectation() const;
 
   // Asks all ranks to stop, after what is in the queue now.
-  void RequestShutdown(std::string reason) { negotiator_.RequestShutdown(std::move(reason)); }
+  void RequestShutdown(std::string reason);
   // Once the ranks have agreed to stop: why, as tensors are told; OK before.
   const Status& shutdown() const { return shutdown_; }
 
@@ -67,6 +69,7 @@ class ControlLoop {
   Negotiator negotiator_;
   std::unique_ptr<Coordinator> coordinator_;  // rank 0 only
   Executor executor_;
+  bool asked_to_stop_ = false;
   Status shutdown_;
 };
 

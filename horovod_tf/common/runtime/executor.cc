@@ -146,7 +146,7 @@ class BatchContext final : public RunContext {
   BatchContext(Transport& transport, ScratchBuffer& scratch, std::shared_ptr<Work> work)
       : transport_(transport), scratch_(scratch), work_(std::move(work)) {}
 
-  Status Interrupted() override { return transport_.health(); }
+  Status Interrupted() override { return transport_.Poll(); }
 
   Status Scratch(std::size_t bytes, void** buffer) override {
     *buffer = nullptr;
@@ -285,7 +285,7 @@ class Executor::Impl {
     Status status;
     for (auto nap = kFirstNap; !waiting.empty();
          nap = std::min<decltype(nap)>(2 * nap, kLongestNap)) {
-      status = transport_.health();
+      status = transport_.Poll();
       if (!status.ok()) break;
       std::this_thread::sleep_for(nap);
       waiting.erase(std::remove_if(waiting.begin(), waiting.end(),

@@ -23,6 +23,7 @@ class InFlight {
   // Takes them out, in the order of `tokens`. REQUIRES: each was added and not taken since.
   std::vector<TensorEntry> Take(const std::vector<Token>& tokens);
   std::vector<TensorEntry> TakeAll();
+  bool empty() const { return free_.size() == slots_.size(); }
 
  private:
   struct Slot {

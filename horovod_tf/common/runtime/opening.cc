@@ -77,7 +77,7 @@ class Opening {
                                  std::to_string(transport_.rank()) + " was waiting for the others");
       }
       if (clock_.Now() >= deadline_) return Status::Ok();
-      transport_.Wait(deadline_);
+      transport_.Wait(deadline_, Expectation::kAnswer);
     }
   }
 

@@ -102,6 +102,7 @@ class ProcessRuntime {
     }
     options.transport = std::move(world.transport);
     options.backends = std::move(world.backends);
+    options.agreements = std::move(world.agreements);
     const auto job = std::make_shared<Job>();
     job->mpi_threads_supported = world.mpi_threads_supported;
     job->runtime = std::make_unique<Runtime>(std::move(options));
@@ -135,6 +136,11 @@ ProcessRuntime& Process() {
 Status ProcessInit() { return Process().Init(); }
 
 Status ProcessShutdown(std::string_view reason) { return Process().Shutdown(reason); }
+
+Status ProcessFinalize() {
+  // A job that could not be stopped still uses what would be finalised.
+  return Process().Copy() == nullptr ? FinalizeWorlds() : Status::Ok();
+}
 
 std::optional<Topology> ProcessTopology() {
   const std::shared_ptr<Job> job = Process().CopyInitialized();

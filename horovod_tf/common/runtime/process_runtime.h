@@ -22,6 +22,9 @@ HVD_EXPORT Status ProcessInit();
 // Stops it; the first failure if it has failed. OK if there is none. Later operations fail with a
 // text that says why. From a completion's callback it only asks.
 HVD_EXPORT Status ProcessShutdown(std::string_view reason);
+// To be called when the process ends, after ProcessShutdown: finalises MPI if this library has
+// initialised it and all went well, else does nothing. ProcessInit may fail afterwards.
+HVD_EXPORT Status ProcessFinalize();
 // Nothing before init and after this process's own shutdown; a job that failed or that another rank
 // ended still has one.
 HVD_EXPORT std::optional<Topology> ProcessTopology();

@@ -135,7 +135,7 @@ class Runtime::Impl {
       }
       bool worked = false;
       HVD_RETURN_IF_ERROR(loop_->Turn(&worked));
-      if (!worked) transport_.Wait(loop_->NextDeadline());
+      if (!worked) transport_.Wait(loop_->NextDeadline(), loop_->expectation());
     }
     return Status::Ok();
   }

@@ -187,7 +187,7 @@ class LocalTransport final : public Transport {
     return Status::Ok();
   }
 
-  void Wait(TimePoint deadline) override {
+  void Wait(TimePoint deadline, Expectation) override {
     if (next_ < taken_.size()) return;
     mailbox_.Wait(hub_->failed(), clock_, deadline);
   }

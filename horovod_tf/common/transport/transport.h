@@ -10,6 +10,12 @@
 
 namespace horovod_tf {
 
+// What the caller of Wait knows about what is to come.
+enum class Expectation {
+  kNothing,  // nothing of ours is under way
+  kAnswer,   // peers owe us a message: worth looking often, where looking is what it takes
+};
+
 struct Incoming {
   int from = 0;
   std::string bytes;
@@ -18,7 +24,8 @@ struct Incoming {
 // One rank's endpoint.
 //
 // Thread rule: Wake, Abort and health are for any thread; everything else is for the one thread
-// that drives the endpoint. No function blocks except Wait.
+// that drives the endpoint. No function blocks except Wait, and the destructor for as long as it
+// takes to see off what was sent.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -39,7 +46,7 @@ class Transport {
 
   // Sleeps until a message is there, Wake was called since the last Wait, the endpoint has failed,
   // or `deadline` has passed; may return early. Burns no CPU while nothing happens.
-  virtual void Wait(TimePoint deadline) = 0;
+  virtual void Wait(TimePoint deadline, Expectation expectation) = 0;
   // Ends the current or the next Wait.
   virtual void Wake() = 0;
 
@@ -49,6 +56,9 @@ class Transport {
   // OK, or why the job has failed: an Abort (here or on a peer, whose rank the text then names) or
   // the loss of a peer. Never goes back to OK. Cheap enough to be asked in a waiting loop.
   virtual Status health() const = 0;
+  // health(), after looking for news of failures, where nobody brings them: for the driving thread
+  // while it waits for something else than a message.
+  virtual Status Poll() { return health(); }
 };
 
 }  // namespace horovod_tf

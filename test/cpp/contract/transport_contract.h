@@ -48,14 +48,15 @@ inline Status ReceiveNext(Transport& transport, Incoming* message, Duration limi
     HVD_RETURN_IF_ERROR(transport.Receive(message, &got));
     if (got) return Status::Ok();
     if (Clock::Real().Now() >= deadline) return Status::DeadlineExceeded("no message came");
-    transport.Wait(deadline);
+    transport.Wait(deadline, Expectation::kAnswer);
   }
 }
 
 // Waits until the endpoint has failed, as one that has nothing else to do would.
 inline Status WaitForFailure(Transport& transport, Duration limit = kAbortBound) {
   const TimePoint deadline = FromNow(limit);
-  while (transport.health().ok() && Clock::Real().Now() < deadline) transport.Wait(deadline);
+  while (transport.health().ok() && Clock::Real().Now() < deadline)
+    transport.Wait(deadline, Expectation::kNothing);
   return transport.health();
 }
 
@@ -204,7 +205,7 @@ TEST_P(TransportContract, WokenBeforeWait_ReturnsAtOnce) {
     transport->Wake();
     transport->Wake();
     const TimePoint start = Clock::Real().Now();
-    transport->Wait(FromNow(kHangs));
+    transport->Wait(FromNow(kHangs), Expectation::kNothing);
     EXPECT_LT(Clock::Real().Now() - start, kHangs / 2);
   });
 }
@@ -216,7 +217,7 @@ TEST_P(TransportContract, WokenByAnotherThreadDuringWait_Returns) {
       transport->Wake();
     });
     const TimePoint start = Clock::Real().Now();
-    transport->Wait(FromNow(kHangs));
+    transport->Wait(FromNow(kHangs), Expectation::kNothing);
     EXPECT_LT(Clock::Real().Now() - start, kHangs / 2);
     other.join();
   });
@@ -225,8 +226,9 @@ TEST_P(TransportContract, WokenByAnotherThreadDuringWait_Returns) {
 TEST_P(TransportContract, DeadlineOfAWaitPasses_ReturnsSoonAfter) {
   OnEveryRank([&](std::unique_ptr<Transport>& transport) {
     const TimePoint start = Clock::Real().Now();
-    transport->Wait(start - std::chrono::seconds(1));  // a deadline that has passed is no wait
-    transport->Wait(start + std::chrono::milliseconds(30));
+    transport->Wait(start - std::chrono::seconds(1),
+                    Expectation::kNothing);  // a deadline that has passed is no wait
+    transport->Wait(start + std::chrono::milliseconds(30), Expectation::kNothing);
     EXPECT_LT(Clock::Real().Now() - start, kHangs / 2);
     EXPECT_TRUE(transport->health().ok());
   });
@@ -241,7 +243,7 @@ TEST_P(TransportContract, NothingHappens_WaitingBurnsNoCpu) {
     };
     const TimePoint deadline = FromNow(std::chrono::milliseconds(300));
     const double before = cpu_ms();
-    while (Clock::Real().Now() < deadline) transport->Wait(deadline);
+    while (Clock::Real().Now() < deadline) transport->Wait(deadline, Expectation::kNothing);
     EXPECT_LT(cpu_ms() - before, 100.0);
   });
 }
@@ -289,7 +291,7 @@ TEST_P(TransportContract, AfterAbort_SendBroadcastAndReceiveFailAndWaitReturns) 
     const Status health = WaitForFailure(*transport);
     ASSERT_FALSE(health.ok());
     const TimePoint start = Clock::Real().Now();
-    transport->Wait(FromNow(kHangs));
+    transport->Wait(FromNow(kHangs), Expectation::kNothing);
     EXPECT_LT(Clock::Real().Now() - start, kHangs / 2);
     EXPECT_EQ(transport->Broadcast("more").ToString(), health.ToString());
     if (size() > 1) {

@@ -47,10 +47,13 @@ class FaultTransport final : public Transport {
     return Status::Ok();
   }
 
-  void Wait(TimePoint deadline) override { inner_->Wait(deadline); }
+  void Wait(TimePoint deadline, Expectation expectation) override {
+    inner_->Wait(deadline, expectation);
+  }
   void Wake() override { inner_->Wake(); }
   void Abort(const Status& cause) override { inner_->Abort(cause); }
   Status health() const override { return inner_->health(); }
+  Status Poll() override { return inner_->Poll(); }
 
  private:
   // Whether this call is the planned one.

@@ -32,10 +32,13 @@ class HookedTransport final : public Transport {
     if (before_receive_) HVD_RETURN_IF_ERROR(before_receive_());
     return inner_->Receive(message, got);
   }
-  void Wait(TimePoint deadline) override { inner_->Wait(deadline); }
+  void Wait(TimePoint deadline, Expectation expectation) override {
+    inner_->Wait(deadline, expectation);
+  }
   void Wake() override { inner_->Wake(); }
   void Abort(const Status& cause) override { inner_->Abort(cause); }
   Status health() const override { return inner_->health(); }
+  Status Poll() override { return inner_->Poll(); }
 
  private:
   const std::unique_ptr<Transport> inner_;

@@ -1,0 +1,34 @@
+// What assemble.cc finds in this library.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "horovod_tf/common/export.h"
+#include "horovod_tf/common/mpi/mpi_backend.h"
+#include "horovod_tf/common/mpi/mpi_transport.h"
+#include "horovod_tf/common/mpi/mpi_world.h"
+#include "horovod_tf/common/runtime/mpi_leaf.h"
+
+namespace {
+
+using horovod_tf::MpiWorld;
+using horovod_tf::Status;
+
+Status Open(const horovod_tf::Config& config, horovod_tf::World* made) {
+  std::shared_ptr<MpiWorld> world;
+  HVD_RETURN_IF_ERROR(MpiWorld::Open(config, &world));
+  made->mpi_threads_supported = world->threads_supported();
+  made->mpi_library = world->library();
+  made->agreements.emplace_back("the MPI library", world->library());
+  made->transport = horovod_tf::MakeMpiTransport(world);
+  made->backends.Add(horovod_tf::MakeMpiBackend(std::move(world)));
+  return Status::Ok();
+}
+
+}  // namespace
+
+extern "C" HVD_EXPORT const horovod_tf::MpiLeaf* horovod_mpi_leaf(void) {
+  static const std::string interface = horovod_tf::MpiLeafInterface();
+  static const horovod_tf::MpiLeaf leaf = {interface.c_str(), &Open, &horovod_tf::FinalizeMpi};
+  return &leaf;
+}

@@ -1,0 +1,63 @@
+// MpiWorld: MPI itself, as this process uses it: initialised unless somebody has, never finalised
+// if somebody else did, with private duplicates of the world communicator for our traffic.
+#ifndef HOROVOD_TF_COMMON_MPI_MPI_WORLD_H_
+#define HOROVOD_TF_COMMON_MPI_MPI_WORLD_H_
+
+#include <mpi.h>
+
+#include <memory>
+#include <string>
+
+#include "horovod_tf/common/base/config.h"
+#include "horovod_tf/common/base/status.h"
+
+namespace horovod_tf {
+
+// Thread rule: made on the thread that calls init (some MPIs want that), then for the background
+// thread; freed on whichever thread ends the runtime, after the background thread has ended.
+class MpiWorld {
+ public:
+  // FailedPrecondition if MPI was finalised before, or was initialised by somebody without letting
+  // other threads call it; DeadlineExceeded if not all ranks call this within the configured time.
+  static Status Open(const Config& config, std::shared_ptr<MpiWorld>* world);
+  // Frees the communicators if the job ended well; a failed job's peers may be gone, and freeing
+  // may wait for them.
+  ~MpiWorld();
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  // Equal on ranks that share memory, and different otherwise.
+  const std::string& host() const { return host_; }
+  bool threads_supported() const { return threads_supported_; }
+  // "Open MPI v4.1.8", one line.
+  const std::string& library() const { return library_; }
+
+  MPI_Comm control() const { return control_; }  // messages
+  MPI_Comm data() const { return data_; }        // tensors' bytes
+
+  // The communicators are not to be freed (see the destructor), nor MPI to be finalised.
+  void MarkFailed();
+
+ private:
+  MpiWorld() = default;
+  Status FindHost();
+
+  int rank_ = 0;
+  int size_ = 1;
+  std::string host_;
+  std::string library_;
+  bool threads_supported_ = false;
+  bool failed_ = false;
+  MPI_Comm control_ = MPI_COMM_NULL;
+  MPI_Comm data_ = MPI_COMM_NULL;
+};
+
+// MPI_Finalize, if this library has initialised MPI and no job has failed: waiting for peers that
+// are gone would take forever. No world may be open.
+Status FinalizeMpi();
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_MPI_MPI_WORLD_H_
