@@ -1,4 +1,8 @@
-"""Builds the native libraries by driving the Makefile; everything else is in pyproject.toml."""
+"""Builds the native libraries by driving the Makefile; everything else is in pyproject.toml.
+
+The operations are built for the TensorFlow of this interpreter, which must be there, and the MPI library for the MPI
+of MPICXX or the first `mpicxx` in the PATH, if there is one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,20 @@ from setuptools.command.build import build
 from setuptools.dist import Distribution
 
 ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))
+
+from build_support.flags import NotFoundError, mpi_flags  # noqa: E402
+
 PACKAGE = "horovod_tf"
+
+
+def _has_mpi() -> bool:
+    try:
+        mpi_flags()
+    except NotFoundError as error:
+        print(f"without MPI, for one process only: {error}")
+        return False
+    return True
 
 
 class BuildNative(Command):
@@ -35,10 +52,11 @@ class BuildNative(Command):
         self.set_undefined_options("build", ("build_lib", "build_lib"))
 
     def run(self) -> None:
-        """Runs make with this interpreter, which may override nothing but the number of jobs: MAKEFLAGS=-jN."""
+        """Runs make with this interpreter. MAKEFLAGS are the caller's, or as many jobs as there are processors."""
         environment = {"MAKEFLAGS": f"-j{os.cpu_count() or 1}", **os.environ}
-        make = os.environ.get("MAKE", "make")
-        subprocess.run([make, "ops", f"PYTHON={sys.executable}"], cwd=ROOT, env=environment, check=True)
+        make = [os.environ.get("MAKE", "make"), f"PYTHON={sys.executable}"]
+        for target in ("ops", "mpi") if _has_mpi() else ("ops",):
+            subprocess.run([*make, target], cwd=ROOT, env=environment, check=True)
         if self.editable_mode:
             return
         for name in self.get_outputs():
