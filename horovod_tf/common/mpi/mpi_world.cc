@@ -4,8 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "horovod_tf/common/base/clock.h"
+#include "horovod_tf/common/base/mutex.h"
 #include "horovod_tf/common/mpi/mpi_error.h"
 
 namespace horovod_tf {
@@ -13,10 +16,41 @@ namespace {
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
 
-// What this process has done with MPI, over all its jobs.
-struct ProcessState {
+constexpr int kGoodbyeTag = 9;  // after all that a job has sent
+
+// The communicators of a job that ended well here. Freed only when all ranks have come to the next
+// one: a message that nobody took (a second rank's wish to stop, say) would else turn up in the
+// next communicator, which MPI may give the same number.
+struct Left {
+  int job = 0;
+  MPI_Comm control = MPI_COMM_NULL;
+  MPI_Comm data = MPI_COMM_NULL;
+};
+
+// What this process has done with MPI, over all its jobs. Thread rule: any thread.
+class ProcessState {
+ public:
   std::atomic<bool> initialized_here{false};
   std::atomic<bool> failed{false};  // a job's peers may be gone
+
+  int NextJob() {
+    MutexLock lock(mutex_);
+    return ++jobs_;
+  }
+  void Leave(const Left& left) {
+    MutexLock lock(mutex_);
+    left_ = left;
+  }
+  // Job 0 if there is none.
+  Left TakeLeft() {
+    MutexLock lock(mutex_);
+    return std::exchange(left_, Left());
+  }
+
+ private:
+  Mutex mutex_;
+  int jobs_ HVD_GUARDED_BY(mutex_) = 0;
+  Left left_ HVD_GUARDED_BY(mutex_);
 };
 
 ProcessState& State() {
@@ -96,6 +130,33 @@ Status Duplicate(const Config& config, MPI_Comm* copy) {
   return Status::Ok();
 }
 
+// Takes what is still on its way in the job that was left, and frees it. All ranks do this
+// together.
+Status FreeLeft(Left* left, int rank, int size) {
+  std::vector<MPI_Request> goodbyes(static_cast<std::size_t>(size), MPI_REQUEST_NULL);
+  for (int to = 0; to < size; ++to) {
+    if (to == rank) continue;
+    HVD_MPI_RETURN_IF_ERROR(MPI_Isend, nullptr, 0, MPI_BYTE, to, kGoodbyeTag, left->control,
+                            &goodbyes[static_cast<std::size_t>(to)]);
+  }
+  std::string bytes;
+  for (int missing = size - 1; missing > 0;) {
+    MPI_Message handle = MPI_MESSAGE_NULL;
+    MPI_Status envelope;
+    HVD_MPI_RETURN_IF_ERROR(MPI_Mprobe, MPI_ANY_SOURCE, MPI_ANY_TAG, left->control, &handle,
+                            &envelope);
+    int length = 0;
+    HVD_MPI_RETURN_IF_ERROR(MPI_Get_count, &envelope, MPI_BYTE, &length);
+    bytes.resize(static_cast<std::size_t>(length));
+    HVD_MPI_RETURN_IF_ERROR(MPI_Mrecv, bytes.data(), length, MPI_BYTE, &handle, MPI_STATUS_IGNORE);
+    if (envelope.MPI_TAG == kGoodbyeTag) --missing;
+  }
+  HVD_MPI_RETURN_IF_ERROR(MPI_Waitall, size, goodbyes.data(), MPI_STATUSES_IGNORE);
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_free, &left->data);
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_free, &left->control);
+  return Status::Ok();
+}
+
 }  // namespace
 
 Status MpiWorld::Open(const Config& config, std::shared_ptr<MpiWorld>* world) {
@@ -108,9 +169,19 @@ Status MpiWorld::Open(const Config& config, std::shared_ptr<MpiWorld>* world) {
   HVD_RETURN_IF_ERROR(Duplicate(config, &made->data_));
   HVD_MPI_RETURN_IF_ERROR(MPI_Comm_rank, made->control_, &made->rank_);
   HVD_MPI_RETURN_IF_ERROR(MPI_Comm_size, made->control_, &made->size_);
+  HVD_RETURN_IF_ERROR(made->FreeLastJob());
   HVD_RETURN_IF_ERROR(made->FindHost());
   *world = made;
   return Status::Ok();
+}
+
+// If all ranks left it well; the communicators of a job that failed anywhere stay to the end.
+Status MpiWorld::FreeLastJob() {
+  job_ = State().NextJob();
+  Left left = State().TakeLeft();
+  int job = left.job == job_ - 1 ? left.job : 0;
+  HVD_MPI_RETURN_IF_ERROR(MPI_Allreduce, MPI_IN_PLACE, &job, 1, MPI_INT, MPI_MIN, control_);
+  return job > 0 ? FreeLeft(&left, rank_, size_) : Status::Ok();
 }
 
 // A host's name is not enough: containers share names and not memory. The lowest rank that shares
@@ -136,11 +207,7 @@ void MpiWorld::MarkFailed() {
 }
 
 MpiWorld::~MpiWorld() {
-  int finalized = 0;
-  if (failed_ || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
-  for (MPI_Comm* communicator : {&data_, &control_}) {
-    if (*communicator != MPI_COMM_NULL) MPI_Comm_free(communicator);
-  }
+  if (!failed_ && job_ > 0) State().Leave({job_, control_, data_});
 }
 
 Status FinalizeMpi() {

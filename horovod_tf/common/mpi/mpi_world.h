@@ -20,8 +20,8 @@ class MpiWorld {
   // FailedPrecondition if MPI was finalised before, or was initialised by somebody without letting
   // other threads call it; DeadlineExceeded if not all ranks call this within the configured time.
   static Status Open(const Config& config, std::shared_ptr<MpiWorld>* world);
-  // Frees the communicators if the job ended well; a failed job's peers may be gone, and freeing
-  // may wait for them.
+  // Does not wait for anybody: communicators are freed by the next Open, where all ranks meet, and
+  // those of a failed job, whose peers may be gone, not at all.
   ~MpiWorld();
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
@@ -43,6 +43,7 @@ class MpiWorld {
  private:
   MpiWorld() = default;
   Status FindHost();
+  Status FreeLastJob();
 
   int rank_ = 0;
   int size_ = 1;
@@ -50,6 +51,7 @@ class MpiWorld {
   std::string library_;
   bool threads_supported_ = false;
   bool failed_ = false;
+  int job_ = 0;  // from 1 when it is open
   MPI_Comm control_ = MPI_COMM_NULL;
   MPI_Comm data_ = MPI_COMM_NULL;
 };

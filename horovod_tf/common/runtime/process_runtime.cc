@@ -35,9 +35,10 @@ class ProcessRuntime {
       }
       changing_ = true;
     }
-    const std::shared_ptr<Job> old = Exchange(nullptr);
+    std::shared_ptr<Job> old = Exchange(nullptr);
     // What became of the last job has been told to its tensors.
     if (old != nullptr) (void)old->runtime->Stop(kReplaced);
+    old.reset();  // its endpoint has left before the next one is there
     Status status = StartNew();
     MutexLock lock(mutex_);
     initialized_ = status.ok();
