@@ -274,12 +274,12 @@ coverage-report: $(TESTS)
 
 # ---- lint --------------------------------------------------------------------------------------
 CXX_FILES := $(sort $(wildcard $(foreach folder,horovod_tf/common $(CORE_FOLDERS:%=horovod_tf/common/%) \
-    horovod_tf/common/mpi test/cpp_mp test/cpp \
+    horovod_tf/common/mpi horovod_tf/ops test/cpp_mp test/cpp \
     test/cpp/support test/cpp/contract benchmarks benchmarks/support,$(folder)/*.h $(folder)/*.cc $(folder)/*.inc)))
 LINT := build/lint
 TIDY_STAMPS := $(CORE_SOURCES:%.cc=$(LINT)/%.tidy)
 SAFETY_STAMPS := $(patsubst %.cc,$(LINT)/%.safety,$(CORE_SOURCES) $(TEST_SOURCES) $(BENCH_SOURCES) $(BENCH_SUPPORT))
-PYTHON_FILES := horovod_tf test tools/with_deadline
+PYTHON_FILES := horovod_tf build_support setup.py test tools/with_deadline
 LINT_JOBS ?= 2
 LINT_FLAGS := $(LANGUAGE) $(WARNINGS_1) -Wthread-safety $(CORE_INCLUDES)
 

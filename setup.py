@@ -55,8 +55,8 @@ class BuildNative(Command):
         """Runs make with this interpreter. MAKEFLAGS are the caller's, or as many jobs as there are processors."""
         environment = {"MAKEFLAGS": f"-j{os.cpu_count() or 1}", **os.environ}
         make = [os.environ.get("MAKE", "make"), f"PYTHON={sys.executable}"]
-        for target in ("ops", "mpi") if _has_mpi() else ("ops",):
-            subprocess.run([*make, target], cwd=ROOT, env=environment, check=True)
+        for goal in ("ops", "mpi") if _has_mpi() else ("ops",):
+            subprocess.run([*make, goal], cwd=ROOT, env=environment, check=True)
         if self.editable_mode:
             return
         for name in self.get_outputs():

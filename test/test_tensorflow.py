@@ -7,9 +7,7 @@ order. Data differs per rank and index; what comes out is known in closed form.
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,78 +15,25 @@ import pytest
 import tensorflow as tf
 from google.protobuf import text_format
 
-from support import Run
-
-# Small, so that tensors larger than it are quick. The library reads it in init().
-THRESHOLD = 64 * 1024
-os.environ["HOROVOD_FUSION_THRESHOLD"] = str(THRESHOLD)
-
-from tensorflow.python.framework import auto_control_deps  # noqa: E402
-
-import horovod_tf.tensorflow as hvd  # noqa: E402
-from horovod_tf.tensorflow import auto_control, mpi_ops  # noqa: E402
-
-v1 = tf.compat.v1
-hvd.init()
-RANK = hvd.rank()
-SIZE = hvd.size()
-several_ranks = pytest.mark.skipif(SIZE == 1, reason="one rank cannot disagree with itself")
-only_rank_0 = pytest.mark.skipif(RANK != 0, reason="starts a program of its own")
-
-REDUCIBLE = [tf.uint8, tf.int8, tf.int32, tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64]
-TYPES = [*REDUCIBLE, tf.uint16, tf.int16, tf.bool]
-# Dimensions 1 to 3, sizes 0, 1, odd; a scalar is tested where it is allowed.
-SHAPES = [(0,), (1,), (17,), (0, 3), (1, 1), (5, 7), (3, 0, 2), (1, 1, 1), (3, 5, 7)]
-
-
-def large(dtype: tf.DType) -> tuple[int, ...]:
-    """A shape that does not fit into the fusion buffer."""
-    return (THRESHOLD // dtype.size + 13,)
-
-
-def values(shape: tuple[int, ...], dtype: tf.DType, rank: int = RANK) -> np.ndarray[Any, Any]:
-    """3 * rank + i % 11 at index i: small enough for a sum over ranks to be exact in every type."""
-    flat: Any = 3 * rank + np.arange(int(np.prod(shape))) % 11
-    return (flat % 2 if dtype == tf.bool else flat).reshape(shape).astype(dtype.as_numpy_dtype)
-
-
-def summed(shape: tuple[int, ...], dtype: tf.DType) -> np.ndarray[Any, Any]:
-    """The sum of `values` over all ranks."""
-    flat: Any = 3 * SIZE * (SIZE - 1) // 2 + SIZE * (np.arange(int(np.prod(shape))) % 11)
-    return flat.reshape(shape).astype(dtype.as_numpy_dtype)
-
-
-def assert_same(actual: Any, expected: Any) -> None:
-    assert actual.dtype == expected.dtype
-    np.testing.assert_array_equal(actual, expected)
-
-
-@contextlib.contextmanager
-def graph_session() -> Iterator[Any]:
-    """A graph of one's own and a session to run it."""
-    with tf.Graph().as_default(), v1.Session() as session:
-        yield session
-
-
-def run_all(
-    op: Callable[[Any, int], Any], inputs: list[np.ndarray[Any, Any]], fused: bool
-) -> list[np.ndarray[Any, Any]]:
-    """`op` of every input, in one step or each in one of its own. Fed, so that nothing is a constant."""
-    with graph_session() as session:
-        fed = [v1.placeholder(each.dtype, each.shape, f"in_{i}") for i, each in enumerate(inputs)]
-        outputs = [op(each, i) for i, each in enumerate(fed)]
-        feed = dict(zip(fed, inputs))
-        if fused:
-            return list(session.run(outputs, feed))
-        return [session.run(output, {one: feed[one]}) for one, output in zip(fed, outputs)]
-
-
-fused_or_not = pytest.mark.parametrize("fused", [True, False], ids=["fused", "unfused"])
-
-
-def by_name(cases: list[tf.DType]) -> Any:
-    return pytest.mark.parametrize("dtype", cases, ids=[case.name for case in cases])
-
+import horovod_tf.tensorflow as hvd
+from horovod_tf.tensorflow import mpi_ops
+from tensorflow_support import (
+    RANK,
+    REDUCIBLE,
+    SHAPES,
+    SIZE,
+    TYPES,
+    assert_same,
+    by_name,
+    fused_or_not,
+    graph_session,
+    large,
+    run_all,
+    several_ranks,
+    summed,
+    v1,
+    values,
+)
 
 # ---- the three collectives ----------------------------------------------------------------------
 
@@ -359,11 +304,6 @@ def test_function_runs_an_unused_reduction_and_keeps_reductions_concurrent() -> 
     assert any(op.name == "unused" for op in graph.control_outputs)
 
 
-def test_tensorflow_still_has_the_list_that_keeps_reductions_concurrent() -> None:
-    present = getattr(auto_control_deps, auto_control.LIST_NAME)
-    assert set(mpi_ops.OP_TYPES) <= present
-
-
 TRIPS = 50
 EXPECTED_LOOP = SIZE * TRIPS * (TRIPS - 1) / 2 + TRIPS * SIZE * (SIZE - 1) / 2
 
@@ -495,7 +435,7 @@ def test_keras_optimizer_averages() -> None:
         np.testing.assert_allclose(session.run(gradients[0]), np.full(3, (SIZE + 1) / 2), rtol=1e-6)
 
 
-# ---- graphs of the reference system, and the library itself ---------------------------------------
+# ---- graphs of the reference system --------------------------------------------------------------
 
 OLD = {
     "v0.14": ("", "", ""),
@@ -530,50 +470,3 @@ def test_graph_of_the_reference_system(version: str) -> None:
             return
         assert_same(session.run(fetches[1], feed), np.concatenate([values((4,), tf.float32, r) for r in range(SIZE)]))
         assert_same(session.run(fetches[2], feed), values((4,), tf.float32, SIZE - 1))
-
-
-def test_library_for_another_tensorflow_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ImportError, match=r"has not been built: run `make ops"):
-        mpi_ops.check_built_for(tf.__version__, tmp_path)
-    with pytest.raises(ImportError) as caught:
-        mpi_ops.check_built_for("1.2.3")
-    assert all(text in str(caught.value) for text in (tf.__version__, "1.2.3", "make ops"))
-
-
-PROGRAM = """
-import horovod_tf
-horovod_tf.install_as_horovod()
-horovod_tf.install_as_horovod()
-import horovod.keras
-import horovod.tensorflow as hvd
-from horovod.tensorflow.mpi_ops import _allreduce
-import horovod_tf.tensorflow, tensorflow as tf
-assert hvd is horovod_tf.tensorflow
-for call in (hvd.size, hvd.rank, lambda: hvd.allreduce(tf.ones(3))):
-    try:
-        call()
-    except (ValueError, tf.errors.FailedPreconditionError) as error:
-        print(type(error).__name__, error)
-hvd.init()
-print(_allreduce(tf.ones(3)).numpy().tolist())
-hvd.shutdown()
-hvd.init()
-print(hvd.size())
-"""
-REFUSED = """
-import sys, types
-sys.modules["horovod"] = types.ModuleType("horovod")
-import horovod_tf
-horovod_tf.install_as_horovod()
-"""
-
-
-@only_rank_0
-def test_script_written_for_the_reference_system(run_python: Run) -> None:
-    done = run_python(PROGRAM, TF_CPP_MIN_LOG_LEVEL="3")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["ValueError", "ValueError", "FailedPreconditionError"]
-    assert lines[3:] == ["[1.0, 1.0, 1.0]", "1"]
-    refused = run_python(REFUSED)
-    assert "another package named horovod has been imported already" in refused.stderr
