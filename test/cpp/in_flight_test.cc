@@ -47,6 +47,18 @@ TEST(InFlight, Tokens_AreUsedAgainSoThatTheTableDoesNotGrow) {
   EXPECT_EQ(ended.size(), 2000U);
 }
 
+TEST(InFlight, Empty_WhenEverythingThatWasAddedIsTaken) {
+  std::vector<std::string> ended;
+  InFlight in_flight;
+  EXPECT_TRUE(in_flight.empty());
+  const Token a = in_flight.Add(Named("a", &ended));
+  const Token b = in_flight.Add(Named("b", &ended));
+  FinishAll(in_flight.Take({a}), Status::Ok());
+  EXPECT_FALSE(in_flight.empty());
+  FinishAll(in_flight.Take({b}), Status::Ok());
+  EXPECT_TRUE(in_flight.empty());
+}
+
 TEST(InFlight, TakeAll_TakesOnlyWhatIsThere) {
   std::vector<std::string> ended;
   InFlight in_flight;
