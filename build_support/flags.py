@@ -13,7 +13,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,7 +64,7 @@ def which_tensorflow() -> str:
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None:
         return ""
-    return f"{sys.executable} {spec.origin} {os.stat(spec.origin).st_mtime_ns}"
+    return f"{spec.origin} {os.stat(spec.origin).st_mtime_ns}"
 
 
 def mpi_flags() -> Flags:
