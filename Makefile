@@ -66,13 +66,14 @@ LIBRARY_FLAGS := -shared -Wl,--version-script=tools/exports.map \
     $(if $(filter -fsanitize%,$(LINK_FLAGS)),,-Wl,-z,defs)
 
 .PHONY: help lib test test-cpp test-boundary test-python asan ubsan tsan coverage lint lint-cpp \
-    lint-python format docs bench bench-control-plane-callgrind print-core-compile ops mpi test-mpi mpi-leaf mpi-tests clean FORCE
+    lint-python format docs bench bench-control-plane-callgrind print-core-compile ops mpi test-mpi mpi-leaf mpi-tests test-tensorflow clean FORCE
 .DELETE_ON_ERROR:
 help:
 	@echo 'make lib              build the core library'
 	@echo "make ops              build TensorFlow's operations for the TensorFlow of PYTHON"
 	@echo 'make mpi              build the library for the MPI of MPICXX'
 	@echo 'make test-mpi         the native tests under that MPI, on 1 to 4 ranks'
+	@echo 'make test-tensorflow  installs TensorFlow and Open MPI into .venv-tensorflow, tests at 1, 2 and 3 ranks'
 	@echo 'make test             everything that runs here: native and Python'
 	@echo 'make test-cpp         the native tests (g++ and gtest are enough)'
 	@echo 'make test-python      the Python tests that need no launcher'
@@ -259,6 +260,28 @@ test-python: lib $(VENV_STAMP)
 
 test-boundary: $(VENV_STAMP)
 	tools/with_deadline $(PYTEST_LIMIT) $(IN_VENV) pytest $(PYTEST_FLAGS) test/single/test_boundary.py
+
+# ---- TensorFlow under a launcher ------------------------------------------------------------------
+# TensorFlow and an MPI in a folder of their own; tests run as `mpirun -np N pytest test/test_tensorflow.py`.
+TENSORFLOW_REQUIREMENTS ?= tools/requirements-tensorflow.txt
+TENSORFLOW_VENV ?= .venv-tensorflow
+TENSORFLOW_RANKS ?= 1 2 3
+TENSORFLOW_LIMIT ?= 600
+$(TENSORFLOW_VENV)/.stamp: $(TENSORFLOW_REQUIREMENTS)
+	$(PYTHON) -m venv --clear $(TENSORFLOW_VENV)
+	$(TENSORFLOW_VENV)/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+# Open MPI does not run as root, nor on fewer cores than ranks, unless it is told to.
+test-tensorflow: export OMPI_ALLOW_RUN_AS_ROOT := 1
+test-tensorflow: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+test-tensorflow: $(TENSORFLOW_VENV)/.stamp
+	$(MAKE) ops mpi PYTHON=$(TENSORFLOW_VENV)/bin/python MPICXX=$(abspath $(TENSORFLOW_VENV))/bin/mpicxx
+	for ranks in $(TENSORFLOW_RANKS); do \
+	    tools/with_deadline $(TENSORFLOW_LIMIT) $(TENSORFLOW_VENV)/bin/mpirun -np $$ranks --oversubscribe --bind-to none \
+	        $(TENSORFLOW_VENV)/bin/python -m pytest -q $(PYTEST_FLAGS) test/test_tensorflow.py || exit 1; \
+	done
+	tools/with_deadline $(TENSORFLOW_LIMIT) $(TENSORFLOW_VENV)/bin/python -m pytest -q $(PYTEST_FLAGS) test/test_tensorflow_library.py
 
 # Leaves (mpi/, cuda/) are left out: what they do shows only on the real thing.
 COVERAGE_MINIMUM ?= 90
