@@ -403,7 +403,7 @@ TEST(HostReduceFloats, ScaledInputs_AreNotFusedIntoTheSum) {
 }
 
 TEST(InstructionSets, PortableIsAlwaysThere_BestLast) {
-  const std::vector<InstructionSet>& sets = SupportedInstructionSets();
+  const Table<InstructionSet> sets = SupportedInstructionSets();
   ASSERT_FALSE(sets.empty());
   EXPECT_EQ(sets.front(), InstructionSet::kScalar);
   EXPECT_TRUE(std::is_sorted(sets.begin(), sets.end()));
