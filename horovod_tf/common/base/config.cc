@@ -19,6 +19,7 @@
 
 #include "horovod_tf/common/base/check.h"
 #include "horovod_tf/common/base/config_table.h"
+#include "horovod_tf/common/base/utf8.h"
 
 namespace horovod_tf {
 namespace {
@@ -39,13 +40,13 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// A value as it may stand in a message: of bounded length and on one line.
+// A value as it may stand in a message: of bounded length, on one line, and UTF-8.
 std::string Quoted(std::string_view value) {
   constexpr std::size_t kLongest = 80;
-  std::string text(value.substr(0, kLongest));
+  std::string text = Utf8Prefix(value, kLongest);
   std::replace_if(
       text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
-  return '"' + text + (value.size() > kLongest ? "...\"" : "\"");
+  return '"' + text + (value.size() > text.size() ? "...\"" : "\"");
 }
 
 std::string NotUnderstood(std::string_view name, std::string_view value,
