@@ -84,7 +84,7 @@ def _ask(name: str) -> int:
     """The answer of one of the functions that need an initialized library."""
     answer = int(getattr(_library, name)())
     if answer == _NOT_INITIALIZED:
-        raise ValueError("Horovod has not been initialized; use hvd.init().")
+        _raise_last_error()
     return answer
 
 

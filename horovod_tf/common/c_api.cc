@@ -1,12 +1,14 @@
 #include "horovod_tf/common/c_api.h"
 
 #include <exception>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/base/utf8.h"
 #include "horovod_tf/common/runtime/process_runtime.h"
-#include "horovod_tf/common/runtime/runtime_state.h"
 #include "horovod_tf/common/version.h"
 
 namespace {
@@ -15,15 +17,22 @@ using horovod_tf::Status;
 using horovod_tf::Topology;
 
 // What one thread has been told. Of each thread its own, as errno is: the text that one thread is
-// about to read cannot be replaced by another's failure, and needs no lock.
+// about to read cannot be replaced by another's failure, and needs no lock. Without a destructor:
+// exit handlers still ask when the thread's own objects are gone.
 struct Told {
-  Status last_error;
-  std::string text;
+  int code;
+  char text[8192];  // ends with a zero byte
 };
 
 Told& ThisThread() {
-  thread_local Told told;
+  thread_local Told told{};
   return told;
+}
+
+void Keep(horovod_tf::StatusCode code, std::string_view text) {
+  Told& told = ThisThread();
+  told.code = static_cast<int>(code);
+  told.text[horovod_tf::CopyUtf8(text, told.text, sizeof(told.text) - 1)] = '\0';
 }
 
 // The border: nothing that is thrown behind it reaches the caller. 0, or -1 with the error kept.
@@ -32,11 +41,12 @@ int Guarded(Call&& call) {
   try {
     const Status status = call();
     if (status.ok()) return 0;
-    ThisThread().last_error = status;
+    Keep(status.code(), status.message());
   } catch (const std::exception& e) {
-    ThisThread().last_error = Status::Unknown(std::string("an exception: ") + e.what());
+    // In one piece and without allocating: memory may be what ran out.
+    Keep(horovod_tf::StatusCode::kUnknown, e.what());
   } catch (...) {
-    ThisThread().last_error = Status::Unknown("an exception of an unknown type");
+    Keep(horovod_tf::StatusCode::kUnknown, "an exception of an unknown type");
   }
   return -1;
 }
@@ -47,7 +57,7 @@ int Ask(Known&& known, Answer&& answer) {
   int result = -1;
   const int rc = Guarded([&] {
     const auto value = known();
-    if (!value) return horovod_tf::NotInitializedStatus();
+    if (!value) return horovod_tf::ProcessNotInitialized();
     result = answer(*value);
     return Status::Ok();
   });
@@ -96,21 +106,20 @@ int horovod_mpi_threads_supported(void) {
              [](bool supported) { return supported ? 1 : 0; });
 }
 
-const char* horovod_last_error(void) {
-  Told& told = ThisThread();
-  told.text = told.last_error.message();
-  return told.text.c_str();
-}
+const char* horovod_last_error(void) { return ThisThread().text; }
 
-int horovod_last_error_code(void) { return static_cast<int>(ThisThread().last_error.code()); }
+int horovod_last_error_code(void) { return ThisThread().code; }
 
 const char* horovod_version(void) { return horovod_tf::kLibraryVersion; }
 
 const char* horovod_environment_markdown(void) {
-  Told& told = ThisThread();
-  const int rc = Guarded([&] {
-    told.text = horovod_tf::EnvironmentMarkdown();
+  const char* page = "";
+  (void)Guarded([&] {
+    // Never destroyed, as exit handlers may ask.
+    static const std::string* const text =
+        std::make_unique<std::string>(horovod_tf::EnvironmentMarkdown()).release();
+    page = text->c_str();
     return Status::Ok();
   });
-  return rc == 0 ? told.text.c_str() : "";
+  return page;
 }

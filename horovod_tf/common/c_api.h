@@ -5,8 +5,11 @@
  * 2. Functions that do something return 0 for success and -1 for failure; horovod_last_error() then
  * has the text. Functions that ask return the answer, and -1 before init.
  * 3. Text that is returned belongs to the library and stays valid until the same thread's next call
- *    of a function here. Text is UTF-8 and ends with a zero byte.
- * 4. Every function may be called from any thread.
+ *    of a function here. Text is UTF-8 (a byte that is none becomes '?') and ends with a zero byte.
+ *    An error's text is cut after 8191 bytes, never inside a character.
+ * 4. Every function may be called from any thread, and from exit handlers.
+ * 5. In a process that was forked after horovod_init, nothing is initialized: horovod_init and the
+ *    questions fail and say so, horovod_shutdown does nothing.
  */
 #ifndef HOROVOD_TF_COMMON_C_API_H_
 #define HOROVOD_TF_COMMON_C_API_H_

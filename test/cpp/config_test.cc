@@ -9,6 +9,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "horovod_tf/common/base/config_table.h"
@@ -138,7 +139,8 @@ TEST(Config, ValuesThatAreNotUnderstood_AreErrorsNamingVariableAndValue) {
        {"5ms", "-0.1", "nan", "NaN", "inf", "-inf", "1e999", "60000.1", "1,5", "1.2.3", ".",
         "0x1p3"}},
       {"HOROVOD_STALL_CHECK_TIME_SECONDS", {"0", "-60", "31536001", "1e-9", "one"}},
-      {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", {"-1", "never", "1e300"}},
+      {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
+       {"-1", "never", "1e300", "1e-10", "0.0004", "0.00099", "-1e-10", "nan"}},
       {"HOROVOD_TF_INIT_TIMEOUT_SECONDS", {"0", "forever"}},
       {"HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS", {"0", "30s"}},
       {"HOROVOD_HIERARCHICAL_ALLREDUCE", {"2", "-1", "maybe", "truee", "t", "1 "}},
@@ -177,6 +179,25 @@ TEST(Config, Limits_AreUnderstoodAndFractionsAreExact) {
   EXPECT_EQ(Parsed({{"HOROVOD_CYCLE_TIME", "60000"}}).cycle_time, seconds(60));
   EXPECT_EQ(Parsed({{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0"}}).stall_shutdown_time,
             Duration::zero());
+  EXPECT_EQ(Parsed({{"HOROVOD_STALL_CHECK_TIME_SECONDS", "0.001"},
+                    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0.001"}})
+                .stall_shutdown_time,
+            milliseconds(1));
+}
+
+// "never" must be asked for: no time may be rounded to it.
+TEST(Config, ZeroThatMeansNever_IsNotReachedByRounding) {
+  int special = 0;
+  for (const ConfigVariable& variable : ConfigVariables()) {
+    const auto* field = std::get_if<DurationField>(&variable.field);
+    if (field == nullptr || !field->zero_is_special) continue;
+    ++special;
+    const std::string name(variable.name);
+    EXPECT_TRUE(Parsed({{name, "0"}}).*field->member == Duration::zero()) << name;
+    EXPECT_TRUE(Has(ErrorOf({{name, "1e-10"}}), "understood is 0 or a number from 0.001 to"))
+        << name;
+  }
+  EXPECT_EQ(special, 1);
 }
 
 TEST(Config, ErrorText_SaysWhatIsUnderstood) {
@@ -316,15 +337,26 @@ TEST(Config, BatchSystemAllocation_IsNoLauncher) {
   EXPECT_EQ(Parsed({{"SLURM_NTASKS", "8"}, {"SLURM_NPROCS", "8"}}).launcher_size, 0);
 }
 
-TEST(Config, GarbageFromALauncher_IsIgnoredWithANotice) {
-  for (const char* value : {"", "many", "0", "-4", "4 ", "99999999999", "2147483648"}) {
-    const Config config = Parsed({{"OMPI_COMM_WORLD_SIZE", value}, {"PMI_SIZE", "2"}});
-    EXPECT_EQ(config.launcher_size, 2) << value;
-    EXPECT_EQ(config.launcher_variable, "PMI_SIZE") << value;
-    ASSERT_EQ(config.notices.size(), 1u) << value;
-    EXPECT_TRUE(Has(config.notices[0], "OMPI_COMM_WORLD_SIZE")) << config.notices[0];
-    EXPECT_TRUE(Has(config.notices[0], std::string("\"") + value + "\"")) << config.notices[0];
+// Ignored, it would make every process a world of its own.
+TEST(Config, GarbageFromALauncher_IsAnErrorInEachOfItsVariables) {
+  for (const LauncherVariable& variable : LauncherVariables()) {
+    const std::string name(variable.name);
+    for (const char* value :
+         {"", "many", "0", "-4", "4 ", " 4", "+4", "0x4", "99999999999", "2147483648"}) {
+      EXPECT_EQ(ErrorOf({{name, value}}),
+                name + " is set to \"" + value +
+                    "\"; understood is a number of processes, a whole number from 1 to 2147483647");
+    }
+    EXPECT_EQ(Parsed({{name, "2147483647"}}).launcher_size, 2147483647);
   }
+}
+
+TEST(Config, GarbageFromALauncher_IsAnErrorBesideAnotherThatIsUnderstood) {
+  EXPECT_TRUE(Has(ErrorOf({{"OMPI_COMM_WORLD_SIZE", "x"}, {"PMI_SIZE", "2"}}), "OMPI_COMM_WORLD"));
+  const std::string error =
+      ErrorOf({{"OMPI_COMM_WORLD_SIZE", "2"}, {"PMI_SIZE", "y"}, {"HOROVOD_CYCLE_TIME", "soon"}});
+  EXPECT_TRUE(Has(error, "HOROVOD_CYCLE_TIME is set to \"soon\"")) << error;
+  EXPECT_TRUE(Has(error, "\nPMI_SIZE is set to \"y\"")) << error;
 }
 
 TEST(Config, ProcessEnvironment_HasWhatIsSet) {

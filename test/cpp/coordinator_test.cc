@@ -95,6 +95,30 @@ TEST(Coordinator, Order_IsThatOfCompletion) {
   EXPECT_EQ(cluster.Executed(1), "c a b");
 }
 
+TEST(Coordinator, BytesOfAllReadyTensorsBeyond63Bits_RunAsLargeOnes) {
+  StepCluster cluster(1);
+  const std::int64_t half = (std::int64_t{1} << 60) + 1;  // two of float32 are more than 2^63 bytes
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_TRUE(ValidateRequest(AllreduceRequest(name, {half}), 1).ok());
+    cluster.SubmitEverywhere(AllreduceRequest(name, {half}));
+  }
+  cluster.Cycle();
+  EXPECT_EQ(cluster.Executed(0), "a b c");
+  EXPECT_TRUE(cluster.failure().ok()) << cluster.failure();
+}
+
+// A sum that wraps is negative, which would be "not yet enough to run".
+TEST(Coordinator, BytesOfAllReadyTensorsBeyond63Bits_DoNotWaitForOthers) {
+  CoordinatorOptions options = Options();
+  options.cycle_time = FromSeconds(1000);
+  StepCluster cluster(2, options);
+  cluster.Submit(0, AllreduceRequest("waits", {1}));
+  const std::int64_t half = (std::int64_t{1} << 60) + 1;
+  for (const char* name : {"a", "b"}) cluster.SubmitEverywhere(AllreduceRequest(name, {half}));
+  cluster.Cycle();
+  EXPECT_EQ(cluster.Executed(1), "a b");
+}
+
 TEST(Coordinator, Fusion_TakesOnlyTensorsOfOneKindTypeOperationFactorsAndDevices) {
   StepCluster cluster(2);
   const auto submit = [&](const char* name, const std::function<void(Request*, int rank)>& change) {

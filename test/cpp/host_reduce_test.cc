@@ -36,7 +36,7 @@ constexpr Arithmetic kArithmetics[] = {
     {ReduceOp::kProduct, 1, 1, 3},     {ReduceOp::kSum, 0.3, 1, 1},
     {ReduceOp::kSum, 1, -1.7, 1},      {ReduceOp::kAverage, 0.75, 1.3, 5},
     {ReduceOp::kMin, -0.5, 1, 1},      {ReduceOp::kMax, 2.5, 0.1, 1},
-    {ReduceOp::kProduct, 1.5, 0.5, 1},
+    {ReduceOp::kProduct, 1.5, 0.5, 1}, {ReduceOp::kAverage, 1, 1.3, 4},
 };
 
 Reduction MakeReduction(DataType dtype, const Arithmetic& arithmetic) {
@@ -403,7 +403,7 @@ TEST(HostReduceFloats, ScaledInputs_AreNotFusedIntoTheSum) {
 }
 
 TEST(InstructionSets, PortableIsAlwaysThere_BestLast) {
-  const std::vector<InstructionSet>& sets = SupportedInstructionSets();
+  const Table<InstructionSet> sets = SupportedInstructionSets();
   ASSERT_FALSE(sets.empty());
   EXPECT_EQ(sets.front(), InstructionSet::kScalar);
   EXPECT_TRUE(std::is_sorted(sets.begin(), sets.end()));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include "horovod_tf/common/runtime/assemble.h"
@@ -143,6 +144,54 @@ TEST_F(ProcessRuntimeTest, ShutdownFromACallback_OnlyAsksAndInitWorksAgain) {
       EXPECT_TRUE(Add("later")->FailedWith("the callback wants it"));
       EXPECT_TRUE(refused);
     }
+  }
+}
+
+TEST_F(ProcessRuntimeTest, InitFromACallbackWhileAnotherInitWaitsForIt_IsRefusedAtOnce) {
+  ASSERT_TRUE(ProcessInit().ok());
+  std::promise<void> asked;
+  std::promise<void> go;
+  Status from_callback;
+  const TestTensorPtr tensor = Add("t", [&](const Status&) {
+    (void)ProcessShutdown("the callback asks first");
+    asked.set_value();
+    go.get_future().wait();
+    from_callback = ProcessInit();
+  });
+  ASSERT_EQ(asked.get_future().wait_until(TestDeadline()), std::future_status::ready);
+  // Takes the old job away, for which it waits until the callback has returned.
+  std::thread init([] { EXPECT_TRUE(ProcessInit().ok()); });
+  const TimePoint soon = AfterDelay(Clock::Real().Now(), FromSeconds(5));
+  while (Add("probe")->FailedWith("the callback asks first") && Clock::Real().Now() < soon) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  go.set_value();
+  init.join();
+  ASSERT_TRUE(tensor->Wait());
+  EXPECT_EQ(from_callback.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(from_callback.message().find("completion's callback"), std::string::npos);
+}
+
+TEST_F(ProcessRuntimeTest, CallbacksOnThreadsOfTheProgram_AreGuestsToo) {
+  const TestTensorPtr refused = Add("early", [](const Status&) {
+    EXPECT_EQ(ProcessInit().code(), StatusCode::kFailedPrecondition);
+  });
+  EXPECT_EQ(refused->calls(), 1);
+  EXPECT_TRUE(ProcessInit().ok());
+}
+
+TEST_F(ProcessRuntimeTest, ShutdownBesideShutdownAndInit_NeverHidesAJobThatRuns) {
+  for (int round = 0; round < 200; ++round) {
+    ASSERT_TRUE(ProcessInit().ok());
+    std::thread other([] { EXPECT_TRUE(ProcessShutdown("from the side").ok()); });
+    EXPECT_TRUE(ProcessShutdown("from the front").ok());
+    (void)ProcessInit();
+    other.join();
+    // Whoever came last: a process either has a job and says so, or has none.
+    const bool known = ProcessTopology().has_value();
+    const TestTensorPtr tensor = Add("t");
+    ASSERT_TRUE(tensor->Wait());
+    EXPECT_EQ(tensor->status().ok(), known) << tensor->status();
   }
 }
 

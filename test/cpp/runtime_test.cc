@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -341,6 +342,60 @@ TEST(Runtime, StopThatTakesTooLong_FailsAndInterruptsTheBackend) {
   EXPECT_TRUE(Has(status, "0.05 s")) << status;
   EXPECT_EQ(solo.runtime->state(), RuntimeState::kFailed);
   EXPECT_TRUE(stuck->FailedWith("could not shut down"));
+}
+
+TEST(Runtime, StopWhileACallbackNeverReturns_LeavesTheThreadBehindAndSaysSo) {
+  auto gate = std::make_shared<std::promise<void>>();
+  TestTensorPtr stuck;
+  TestTensorPtr waiting;
+  {
+    Solo solo(ShortShutdown);
+    ASSERT_TRUE(solo.runtime->Start().ok());
+    std::promise<void> entered;
+    stuck = solo.Add("stuck", [gate, &entered](const Status&) {
+      entered.set_value();
+      gate->get_future().wait();
+    });
+    ASSERT_EQ(entered.get_future().wait_until(TestDeadline()), std::future_status::ready);
+    waiting = solo.Add("waiting");
+    for (int i = 0; i < 2; ++i) {
+      const TimePoint before = Clock::Real().Now();
+      const Status status = solo.runtime->Stop("cannot wait");
+      EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+      EXPECT_TRUE(Has(status, "does not return from a tensor's completion callback")) << status;
+      // Only once is there any waiting for it.
+      EXPECT_LT(ToSeconds(Clock::Real().Now() - before), i == 0 ? kTestSeconds : 1);
+    }
+    EXPECT_EQ(solo.runtime->state(), RuntimeState::kFailed);
+    EXPECT_TRUE(solo.Add("late")->FailedWith("completion callback has not returned"));
+  }
+  // It comes back when the runtime is long gone: what it uses has stayed, and all ends well.
+  EXPECT_EQ(waiting->calls(), 0);
+  gate->set_value();
+  ASSERT_TRUE(waiting->Wait());
+  EXPECT_TRUE(waiting->FailedWith("could not shut down"));
+  ASSERT_TRUE(stuck->Wait());
+  EXPECT_TRUE(stuck->Correct());
+}
+
+TEST(Runtime, CallbackThatAlwaysSubmitsAgain_NeedsNoStack) {
+  constexpr int kRounds = 300000;  // far more than there is stack for
+  Solo solo;
+  float value = 1;
+  std::atomic<int> calls{0};
+  std::function<void()> submit = [&] {
+    TensorEntry entry;
+    entry.request.name = "again";
+    entry.input = {DataType::kFloat32, TensorShape({}), &value};
+    entry.output = entry.input;
+    entry.done = Completion([&](const Status& status) {
+      EXPECT_FALSE(status.ok());
+      if (++calls < kRounds) submit();
+    });
+    solo.runtime->Enqueue(Group(std::move(entry)));
+  };
+  submit();  // refused, as nothing has been started
+  EXPECT_EQ(calls, kRounds);
 }
 
 TEST(Runtime, DestroyedWithWorkInFlight_EverythingEndsOnce) {

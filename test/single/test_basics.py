@@ -307,3 +307,23 @@ def test_exit_shuts_down_after_the_programs_own_exit_functions(run_python: Run) 
         "atexit.register(lambda: print('after', basics.is_initialized()))\n"
     )
     assert done.stdout == "after True\nbefore False\n"
+
+
+def test_child_forked_after_init_is_told_so_and_exits(run_python: Run) -> None:
+    done = run_python(
+        "import os, signal, sys\nfrom horovod_tf.common import basics\n"
+        "basics.init()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    signal.alarm(20)\n"
+        "    assert not basics.is_initialized()\n"
+        "    for call in (basics.init, basics.rank):\n"
+        "        try:\n            call()\n"
+        "        except ValueError as error:\n            assert 'forked after hvd.init()' in str(error)\n"
+        "        else:\n            os._exit(9)\n"
+        "    basics.shutdown()\n"
+        "    sys.exit(7)\n"  # with what is registered with atexit
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\n"
+        "print(basics.rank())"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")

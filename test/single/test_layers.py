@@ -51,7 +51,11 @@ FORBIDDEN: list[tuple[str, str, dict[str, str]]] = [
         r"\b(sleep_for|sleep_until|usleep|nanosleep)\b",
         {"runtime/executor.cc": "a device's ready event can only be polled"},
     ),
-    ("a thread that outlives its owner", r"\.detach\s*\(\)", {}),
+    (
+        "a thread that outlives its owner",
+        r"\.detach\s*\(\)",
+        {"runtime/runtime.cc": "a thread that does not return from foreign code is left behind, with all it may touch"},
+    ),
     (
         "a standard mutex, which clang cannot see through",
         r"\bstd::(recursive_|shared_|timed_)?(mutex|lock_guard|unique_lock|scoped_lock|condition_variable)\b",

@@ -1,6 +1,7 @@
 #include "horovod_tf/common/base/clock.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "horovod_tf/common/base/mutex.h"
 
@@ -33,8 +34,9 @@ Duration FromSeconds(double seconds) {
 double ToSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 const Clock& Clock::Real() {
-  static const RealClock clock;
-  return clock;
+  // Never destroyed: threads still wait by it while the process ends.
+  static const RealClock* const clock = std::make_unique<RealClock>().release();
+  return *clock;
 }
 
 }  // namespace horovod_tf

@@ -19,6 +19,7 @@
 
 #include "horovod_tf/common/base/check.h"
 #include "horovod_tf/common/base/config_table.h"
+#include "horovod_tf/common/base/utf8.h"
 
 namespace horovod_tf {
 namespace {
@@ -39,13 +40,18 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// A value as it may stand in a message: of bounded length and on one line.
+// A value as it may stand in a message: of bounded length, on one line, and UTF-8.
 std::string Quoted(std::string_view value) {
   constexpr std::size_t kLongest = 80;
-  std::string text(value.substr(0, kLongest));
+  std::string text = Utf8Prefix(value, kLongest);
   std::replace_if(
       text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
-  return '"' + text + (value.size() > kLongest ? "...\"" : "\"");
+  return '"' + text + (value.size() > text.size() ? "...\"" : "\"");
+}
+
+std::string NotUnderstood(std::string_view name, std::string_view value,
+                          const std::string& understood) {
+  return std::string(name) + " is set to " + Quoted(value) + "; understood is " + understood;
 }
 
 // ---- numbers ------------------------------------------------------------------------------------
@@ -121,7 +127,8 @@ std::string Understood(const BoolField& field) {
 
 bool Take(const DurationField& field, std::string_view text, Config* config) {
   const auto value = ParseNumber<double>(text);
-  if (!Within(value, field.min, field.max)) return false;
+  const bool zero = field.zero_is_special && value == 0.0;
+  if (!zero && !Within(value, field.min, field.max)) return false;
   // Rounded and not cut off, so that a value is described as it was written.
   const double nanoseconds = *value * field.unit_seconds * 1e9;
   config->*field.member = std::chrono::nanoseconds(std::llround(nanoseconds));
@@ -132,7 +139,8 @@ std::string Write(const DurationField& field, const Config& config) {
   return FormatNumber(static_cast<double>(nanoseconds.count()) / (field.unit_seconds * 1e9));
 }
 std::string Understood(const DurationField& field) {
-  return "a number from " + FormatNumber(field.min) + " to " + FormatNumber(field.max);
+  return (field.zero_is_special ? "0 or a number from " : "a number from ") +
+         FormatNumber(field.min) + " to " + FormatNumber(field.max);
 }
 
 bool Take(const LogLevelField& field, std::string_view text, Config* config) {
@@ -197,7 +205,7 @@ Nearest NearestVariable(std::string_view name) {
 }
 
 template <typename Row>
-bool HasName(const std::vector<Row>& rows, std::string_view name) {
+bool HasName(Table<Row> rows, std::string_view name) {
   return std::any_of(rows.begin(), rows.end(), [&](const Row& row) { return row.name == name; });
 }
 
@@ -234,18 +242,21 @@ void JudgeName(std::string_view name, std::vector<std::string>* errors,
 
 // ---- what concerns more than one variable -------------------------------------------------------
 
-void ReadLauncher(const Values& values, Config* config) {
+// A launcher's variable that is not understood is an error: without it each of its processes would
+// take itself for the only one, and they would train apart.
+void ReadLauncher(const Values& values, Config* config, std::vector<std::string>* errors) {
   for (const LauncherVariable& variable : LauncherVariables()) {
     const auto it = values.find(variable.name);
     if (it == values.end()) continue;
     const auto size = ParseNumber<int>(it->second);
-    if (Within(size, 1, INT_MAX)) {
+    if (!Within(size, 1, INT_MAX)) {
+      errors->push_back(NotUnderstood(
+          variable.name, it->second,
+          "a number of processes, a whole number from 1 to " + std::to_string(INT_MAX)));
+    } else if (config->launcher_size == 0) {
       config->launcher_size = *size;
       config->launcher_variable = variable.name;
-      return;
     }
-    config->notices.push_back(std::string(variable.name) + " is set to " + Quoted(it->second) +
-                              ", which is no number of processes, and is ignored");
   }
 }
 
@@ -309,12 +320,11 @@ Status ParseConfig(const Environment& environment, Config* config) {
   for (const ConfigVariable& variable : ConfigVariables()) {
     const auto it = values.find(variable.name);
     if (it == values.end() || TakeValue(variable, it->second, &parsed)) continue;
-    errors.push_back(std::string(variable.name) + " is set to " + Quoted(it->second) +
-                     "; understood is " + WhatIsUnderstood(variable));
+    errors.push_back(NotUnderstood(variable.name, it->second, WhatIsUnderstood(variable)));
   }
   for (const auto& [name, value] : values) JudgeName(name, &errors, &parsed.notices);
+  ReadLauncher(values, &parsed, &errors);
   if (!errors.empty()) return Status::InvalidArgument(Join(errors));
-  ReadLauncher(values, &parsed);
   Reconcile(&parsed);
   *config = std::move(parsed);
   return Status::Ok();
@@ -350,10 +360,11 @@ std::string EnvironmentMarkdown() {
     lines.push_back("| " + code(variable.name) + " | " + (value.empty() ? "unset" : code(value)) +
                     " | " + WhatIsUnderstood(variable) + " | " + std::string(variable.doc) + " |");
   }
-  lines.insert(lines.end(), {"", "## Set by launchers", "",
-                             "Says how many processes were started. The first that is set counts; "
-                             "a value that is no such number is ignored with a warning.",
-                             "", "| variable | launcher |", "|---|---|"});
+  lines.insert(lines.end(),
+               {"", "## Set by launchers", "",
+                "Says how many processes were started. The first that is set counts; "
+                "in any of them a value that is no whole number from 1 on is an error.",
+                "", "| variable | launcher |", "|---|---|"});
   for (const LauncherVariable& variable : LauncherVariables()) {
     lines.push_back("| " + code(variable.name) + " | " + std::string(variable.launcher) + " |");
   }

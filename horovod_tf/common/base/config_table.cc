@@ -16,8 +16,8 @@ constexpr double kSeconds = 1;
 
 }  // namespace
 
-const std::vector<ConfigVariable>& ConfigVariables() {
-  static const std::vector<ConfigVariable> rows = {
+Table<ConfigVariable> ConfigVariables() {
+  static constexpr ConfigVariable kRows[] = {
       {"HOROVOD_TIMELINE", PathField{&Config::timeline_path}, "", "",
        "File for a Chrome trace of what every tensor is doing, written by rank 0. Open it in "
        "chrome://tracing or Perfetto."},
@@ -47,7 +47,9 @@ const std::vector<ConfigVariable>& ConfigVariables() {
        "A tensor that only some ranks have submitted for this long gets a warning that names it, "
        "the ranks that are ready and the ranks that are missing."},
       {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
-       DurationField{&Config::stall_shutdown_time, kSeconds, 0, kMaxSeconds}, "600", "seconds",
+       DurationField{&Config::stall_shutdown_time, kSeconds, kMinSeconds, kMaxSeconds,
+                     /*zero_is_special=*/true},
+       "600", "seconds",
        "After this long the job is ended, with an error on every rank that names the tensor. "
        "0: never. Less than the warning time is taken as the warning time."},
       {"HOROVOD_LOG_LEVEL", LogLevelField{&Config::log_level}, "warning", "",
@@ -61,22 +63,22 @@ const std::vector<ConfigVariable>& ConfigVariables() {
        DurationField{&Config::shutdown_timeout, kSeconds, kMinSeconds, kMaxSeconds}, "30",
        "seconds", "How long shutdown() waits for the other ranks before it stops without them."},
   };
-  return rows;
+  return Table(kRows);
 }
 
-const std::vector<LauncherVariable>& LauncherVariables() {
+Table<LauncherVariable> LauncherVariables() {
   // Only what a launcher sets in the processes it starts. SLURM_NTASKS, for example, is also there
   // in a batch script that starts one process.
-  static const std::vector<LauncherVariable> rows = {
+  static constexpr LauncherVariable kRows[] = {
       {"OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"},
       {"PMI_SIZE", "MPICH's and Intel MPI's mpiexec, srun with PMI"},
       {"MV2_COMM_WORLD_SIZE", "MVAPICH2's mpirun_rsh"},
       {"HOROVOD_SIZE", "horovodrun without MPI"},
   };
-  return rows;
+  return Table(kRows);
 }
 
-const std::vector<IgnoredVariable>& IgnoredVariables() {
+Table<IgnoredVariable> IgnoredVariables() {
   static constexpr std::string_view kAutotune = "there is no automatic tuning";
   static constexpr std::string_view kGloo = "there is no Gloo; processes are connected by MPI";
   static constexpr std::string_view kRank = "rank and size come from MPI";
@@ -85,7 +87,7 @@ const std::vector<IgnoredVariable>& IgnoredVariables() {
   static constexpr std::string_view kNoCcl = "there is no oneCCL backend";
   static constexpr std::string_view kBackend =
       "backends are chosen for each operation by what they support";
-  static const std::vector<IgnoredVariable> rows = {
+  static constexpr IgnoredVariable kRows[] = {
       {"HOROVOD_TIMELINE_MARK_CYCLES", "there are no cycles: work is started by messages"},
       {"HOROVOD_HIERARCHICAL_ALLGATHER", kBackend},
       {"HOROVOD_TORUS_ALLREDUCE", kBackend},
@@ -134,7 +136,7 @@ const std::vector<IgnoredVariable>& IgnoredVariables() {
       {"HOROVOD_MPICXX_SHOW", kBuild},
       {"HOROVOD_MIXED_INSTALL", kBuild},
   };
-  return rows;
+  return Table(kRows);
 }
 
 }  // namespace horovod_tf

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 #include <variant>
-#include <vector>
 
 #include "horovod_tf/common/base/config.h"
+#include "horovod_tf/common/base/table.h"
 
 namespace horovod_tf {
 
@@ -32,6 +32,9 @@ struct DurationField {
   double unit_seconds;
   double min;
   double max;
+  // 0 is understood besides and is no short time but something else ("never"): no time that is
+  // meant may come near it, let alone be rounded to it.
+  bool zero_is_special = false;
 };
 struct LogLevelField {
   LogLevel Config::*member;
@@ -47,7 +50,7 @@ struct ConfigVariable {
 };
 
 // All variables, in the order of the documentation.
-const std::vector<ConfigVariable>& ConfigVariables();
+Table<ConfigVariable> ConfigVariables();
 
 // A variable of the reference system that has no effect here. A name that ends in '*' stands for
 // all names that begin like it.
@@ -55,7 +58,7 @@ struct IgnoredVariable {
   std::string_view name;
   std::string_view reason;
 };
-const std::vector<IgnoredVariable>& IgnoredVariables();
+Table<IgnoredVariable> IgnoredVariables();
 
 // A variable in which a launcher says how many processes it started.
 struct LauncherVariable {
@@ -63,7 +66,7 @@ struct LauncherVariable {
   std::string_view launcher;
 };
 // The first that is set counts.
-const std::vector<LauncherVariable>& LauncherVariables();
+Table<LauncherVariable> LauncherVariables();
 
 }  // namespace horovod_tf
 

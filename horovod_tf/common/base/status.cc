@@ -79,8 +79,9 @@ Status Status::FromCode(StatusCode code, std::string message) {
 }
 
 const std::string& Status::message() const {
-  static const std::string kEmpty;
-  return ok() ? kEmpty : rep_->message;
+  // Never destroyed: threads may still ask while the process ends.
+  static const std::string* const empty = std::make_unique<std::string>().release();
+  return ok() ? *empty : rep_->message;
 }
 
 std::string Status::ToString() const {

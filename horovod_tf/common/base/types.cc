@@ -9,7 +9,7 @@ namespace {
 
 // The row whose `member` equals `value`; null if there is none. One search for every table here.
 template <typename Row, typename Enum>
-const Row* FindRow(const std::vector<Row>& rows, Enum Row::*member, std::uint64_t value) {
+const Row* FindRow(Table<Row> rows, Enum Row::*member, std::uint64_t value) {
   for (const Row& row : rows) {
     if (static_cast<std::uint64_t>(row.*member) == value) return &row;
   }
@@ -17,22 +17,22 @@ const Row* FindRow(const std::vector<Row>& rows, Enum Row::*member, std::uint64_
 }
 
 template <typename Row, typename Enum>
-const Row& GetRow(const std::vector<Row>& rows, Enum Row::*member, Enum value) {
+const Row& GetRow(Table<Row> rows, Enum Row::*member, Enum value) {
   const Row* row = FindRow(rows, member, static_cast<std::uint64_t>(value));
   HVD_CHECK(row != nullptr, "an enum value without a row in its table");
   return *row;
 }
 
 template <typename Row, typename Enum>
-std::optional<Enum> GetEnum(const std::vector<Row>& rows, Enum Row::*member, std::uint64_t value) {
+std::optional<Enum> GetEnum(Table<Row> rows, Enum Row::*member, std::uint64_t value) {
   const Row* row = FindRow(rows, member, value);
   return row == nullptr ? std::nullopt : std::optional<Enum>(row->*member);
 }
 
 }  // namespace
 
-const std::vector<DataTypeInfo>& DataTypes() {
-  static const std::vector<DataTypeInfo> rows = {
+Table<DataTypeInfo> DataTypes() {
+  static constexpr DataTypeInfo kRows[] = {
       {DataType::kUInt8, "uint8", 1, true},       {DataType::kInt8, "int8", 1, true},
       {DataType::kUInt16, "uint16", 2, false},    {DataType::kInt16, "int16", 2, false},
       {DataType::kInt32, "int32", 4, true},       {DataType::kInt64, "int64", 8, true},
@@ -40,7 +40,7 @@ const std::vector<DataTypeInfo>& DataTypes() {
       {DataType::kFloat64, "float64", 8, true},   {DataType::kBool, "bool", 1, false},
       {DataType::kBFloat16, "bfloat16", 2, true},
   };
-  return rows;
+  return Table(kRows);
 }
 
 const DataTypeInfo& Info(DataType type) { return GetRow(DataTypes(), &DataTypeInfo::type, type); }
@@ -48,8 +48,8 @@ std::optional<DataType> DataTypeFromInt(std::uint64_t value) {
   return GetEnum(DataTypes(), &DataTypeInfo::type, value);
 }
 
-const std::vector<CollectiveKindInfo>& CollectiveKinds() {
-  static const std::vector<CollectiveKindInfo> rows = {
+Table<CollectiveKindInfo> CollectiveKinds() {
+  static constexpr CollectiveKindInfo kRows[] = {
       {CollectiveKind::kAllreduce, "allreduce", "ALLREDUCE", "NEGOTIATE_ALLREDUCE",
        /*fusable=*/true, /*gathers_rows=*/false, /*has_root=*/false},
       {CollectiveKind::kAllgather, "allgather", "ALLGATHER", "NEGOTIATE_ALLGATHER",
@@ -57,7 +57,7 @@ const std::vector<CollectiveKindInfo>& CollectiveKinds() {
       {CollectiveKind::kBroadcast, "broadcast", "BROADCAST", "NEGOTIATE_BROADCAST",
        /*fusable=*/false, /*gathers_rows=*/false, /*has_root=*/true},
   };
-  return rows;
+  return Table(kRows);
 }
 
 const CollectiveKindInfo& Info(CollectiveKind kind) {
@@ -67,12 +67,12 @@ std::optional<CollectiveKind> CollectiveKindFromInt(std::uint64_t value) {
   return GetEnum(CollectiveKinds(), &CollectiveKindInfo::kind, value);
 }
 
-const std::vector<ReduceOpInfo>& ReduceOps() {
-  static const std::vector<ReduceOpInfo> rows = {
+Table<ReduceOpInfo> ReduceOps() {
+  static constexpr ReduceOpInfo kRows[] = {
       {ReduceOp::kAverage, "Average"}, {ReduceOp::kSum, "Sum"},         {ReduceOp::kMin, "Min"},
       {ReduceOp::kMax, "Max"},         {ReduceOp::kProduct, "Product"},
   };
-  return rows;
+  return Table(kRows);
 }
 
 const ReduceOpInfo& Info(ReduceOp op) { return GetRow(ReduceOps(), &ReduceOpInfo::op, op); }

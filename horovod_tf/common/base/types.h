@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "horovod_tf/common/base/table.h"
+
 namespace horovod_tf {
 
 enum class DataType : std::uint8_t {
@@ -35,7 +37,7 @@ struct DataTypeInfo {
 };
 
 // All data types, in the order of their numbers.
-const std::vector<DataTypeInfo>& DataTypes();
+Table<DataTypeInfo> DataTypes();
 const DataTypeInfo& Info(DataType type);
 std::optional<DataType> DataTypeFromInt(std::uint64_t value);
 
@@ -55,7 +57,7 @@ struct CollectiveKindInfo {
   bool has_root;
 };
 
-const std::vector<CollectiveKindInfo>& CollectiveKinds();
+Table<CollectiveKindInfo> CollectiveKinds();
 const CollectiveKindInfo& Info(CollectiveKind kind);
 std::optional<CollectiveKind> CollectiveKindFromInt(std::uint64_t value);
 
@@ -74,7 +76,7 @@ struct ReduceOpInfo {
   std::string_view name;  // "Average"
 };
 
-const std::vector<ReduceOpInfo>& ReduceOps();
+Table<ReduceOpInfo> ReduceOps();
 const ReduceOpInfo& Info(ReduceOp op);
 std::optional<ReduceOp> ReduceOpFromInt(std::uint64_t value);
 

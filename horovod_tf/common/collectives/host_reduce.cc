@@ -160,12 +160,11 @@ std::string_view InstructionSetName(InstructionSet set) {
   return set == InstructionSet::kAvx2 ? "avx2" : "scalar";
 }
 
-const std::vector<InstructionSet>& SupportedInstructionSets() {
-  static const std::vector<InstructionSet> sets =
-      FindKernel(InstructionSet::kAvx2, DataType::kFloat32, ReduceOp::kSum) == nullptr
-          ? std::vector<InstructionSet>{InstructionSet::kScalar}
-          : std::vector<InstructionSet>{InstructionSet::kScalar, InstructionSet::kAvx2};
-  return sets;
+Table<InstructionSet> SupportedInstructionSets() {
+  static constexpr InstructionSet kSets[] = {InstructionSet::kScalar, InstructionSet::kAvx2};
+  static const bool avx2 =
+      FindKernel(InstructionSet::kAvx2, DataType::kFloat32, ReduceOp::kSum) != nullptr;
+  return avx2 ? Table(kSets) : Table(kSets, 1);
 }
 
 void Reduce(const Reduction& reduction, const std::vector<const void*>& inputs,

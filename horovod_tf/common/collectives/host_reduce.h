@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "horovod_tf/common/base/table.h"
 #include "horovod_tf/common/base/types.h"
 
 namespace horovod_tf {
@@ -35,7 +36,7 @@ struct Reduction {
 enum class InstructionSet { kScalar, kAvx2 };
 std::string_view InstructionSetName(InstructionSet set);
 // What this CPU and build can do, best last; always has kScalar (the portable one).
-const std::vector<InstructionSet>& SupportedInstructionSets();
+Table<InstructionSet> SupportedInstructionSets();
 
 // Thread rule: free functions, safe from any thread.
 //

@@ -1,6 +1,7 @@
 #include "horovod_tf/common/protocol/coordinator.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,13 @@ namespace {
 Status Violation(int rank, const std::string& what) {
   return Status::Internal("Rank " + std::to_string(rank) + " broke the control protocol: " + what +
                           ". Do all ranks run the same build of the library?");
+}
+
+// Each tensor's bytes fit, but not the sum of several that no memory could hold. REQUIRES: a and b
+// are not negative.
+std::int64_t SaturatingAdd(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
 }
 
 // Checks what all ranks asked for and says what it amounts to.
@@ -216,7 +224,7 @@ void Coordinator::Impl::Resolve(Log* log) {
     candidates_.push_back(complete.named == nullptr
                               ? table_.candidate(complete.id)
                               : FusionCandidate{kNeverFused, complete.named->definition.bytes()});
-    ready_bytes_ += candidates_.back().bytes;
+    ready_bytes_ = SaturatingAdd(ready_bytes_, candidates_.back().bytes);
   }
   complete_.clear();
 }

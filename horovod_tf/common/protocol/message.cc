@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "horovod_tf/common/base/utf8.h"
+
 namespace horovod_tf {
 namespace {
 
@@ -13,7 +15,7 @@ Status Invalid(const Request& request, const std::string& what) {
 Status ValidateName(const std::string& name) {
   if (name.empty()) return Status::InvalidArgument("A tensor needs a name; this one is empty.");
   if (name.size() > kMaxTensorNameBytes) {
-    return Status::InvalidArgument("The name of tensor '" + name.substr(0, 64) + "...' has " +
+    return Status::InvalidArgument("The name of tensor '" + Utf8Prefix(name, 64) + "...' has " +
                                    std::to_string(name.size()) + " bytes; at most " +
                                    std::to_string(kMaxTensorNameBytes) + " are allowed.");
   }

@@ -5,6 +5,7 @@
 
 #include "horovod_tf/common/base/check.h"
 #include "horovod_tf/common/protocol/replica_table.h"
+#include "horovod_tf/common/protocol/request_checks.h"
 
 namespace horovod_tf {
 namespace {
@@ -41,9 +42,10 @@ class Negotiator::Impl {
   Status Apply(const ErrorRecord& record, std::vector<Response>* responses);
   Status Apply(const ShutdownRecord& record, std::vector<Response>* responses);
 
-  Status Execute(const std::string& name, ReplicaEntry* entry, const TensorDefinition& definition,
-                 Response* response);
-  Status Violation(const std::string& what) const;
+  // Null: nothing is known under this name.
+  Status CheckAnnounced(const std::string& name, const ReplicaEntry* entry) const;
+  static void Answer(ReplicaEntry* entry, const TensorDefinition& definition, Response* response);
+  Status CannotFuse(const TensorDefinition& a, const TensorDefinition& b) const;
   void Unqueue(const std::string& name, const ReplicaEntry& entry);
 
   const int rank_;
@@ -64,6 +66,7 @@ void Negotiator::Impl::Submit(Request request, Token token) {
     next_.known.push_back(*entry.id);
   } else {
     entry.state = FlightState::kQueuedInFull;
+    entry.in_full = std::make_unique<const Request>(request);
     next_.requests.push_back(std::move(request));
   }
 }
@@ -90,11 +93,11 @@ bool Negotiator::Impl::TakeAnnounce(Announce* announce) {
 Status Negotiator::Impl::OnLog(const Log& log, std::vector<Response>* responses) {
   table_.DropReplaced();
   if (log.first_sequence != applied_) {
-    return Violation("records from number " + std::to_string(log.first_sequence) +
-                     " on have come where " + std::to_string(applied_) + " is next");
+    return table_.Violation("records from number " + std::to_string(log.first_sequence) +
+                            " on have come where " + std::to_string(applied_) + " is next");
   }
   for (const LogRecord& record : log.records) {
-    if (stopped_) return Violation("a record follows the shutdown");
+    if (stopped_) return table_.Violation("a record follows the shutdown");
     HVD_RETURN_IF_ERROR(std::visit([&](const auto& it) { return Apply(it, responses); }, record));
     ++applied_;
   }
@@ -112,9 +115,20 @@ Status Negotiator::Impl::Apply(const ExecuteRecord& record, std::vector<Response
   for (const TensorId id : record.ids) {
     ReplicaEntry* const entry = table_.Find(id);
     if (entry == nullptr) {
-      return Violation("id " + std::to_string(id) + " is to be executed but has no meaning");
+      return table_.Violation("id " + std::to_string(id) + " is to be executed but has no meaning");
     }
-    HVD_RETURN_IF_ERROR(Execute(entry->own.name, entry, table_.definition(id), &response));
+    const TensorId first = record.ids.front();
+    const std::uint32_t fusion_class = table_.fusion_class(id);
+    if (id != first &&
+        (fusion_class == kNeverFused || fusion_class != table_.fusion_class(first))) {
+      return CannotFuse(table_.definition(first), table_.definition(id));
+    }
+    HVD_RETURN_IF_ERROR(CheckAnnounced(entry->own.name, entry));
+    // What was announced by id equals the definition since it was submitted: Define sees to that.
+    if (entry->state == FlightState::kAnnouncedInFull) {
+      HVD_RETURN_IF_ERROR(table_.CheckSubmitted(*entry, table_.definition(id)));
+    }
+    Answer(entry, table_.definition(id), &response);
   }
   responses->push_back(std::move(response));
   return Status::Ok();
@@ -123,22 +137,34 @@ Status Negotiator::Impl::Apply(const ExecuteRecord& record, std::vector<Response
 Status Negotiator::Impl::Apply(const ExecuteOnceRecord& record, std::vector<Response>* responses) {
   const std::string& name = record.definition.common.name;
   Response response;
-  HVD_RETURN_IF_ERROR(Execute(name, table_.Find(name), table_.Keep(record.definition), &response));
+  ReplicaEntry* const entry = table_.Find(name);
+  HVD_RETURN_IF_ERROR(CheckAnnounced(name, entry));
+  HVD_RETURN_IF_ERROR(table_.CheckSubmitted(*entry, record.definition));
+  Answer(entry, table_.Keep(record.definition), &response);
   table_.Tidy(name);
   responses->push_back(std::move(response));
   return Status::Ok();
 }
 
-Status Negotiator::Impl::Execute(const std::string& name, ReplicaEntry* entry,
-                                 const TensorDefinition& definition, Response* response) {
+Status Negotiator::Impl::CheckAnnounced(const std::string& name, const ReplicaEntry* entry) const {
   if (entry == nullptr || entry->state < FlightState::kAnnouncedById) {
-    return Violation("tensor '" + name + "' is to be executed but rank " + std::to_string(rank_) +
-                     " has not announced it");
+    return table_.Violation("tensor '" + name + "' is to be executed but rank " +
+                            std::to_string(rank_) + " has not announced it");
   }
-  entry->state = FlightState::kNone;
+  return Status::Ok();
+}
+
+void Negotiator::Impl::Answer(ReplicaEntry* entry, const TensorDefinition& definition,
+                              Response* response) {
+  entry->Land();
   response->tokens.push_back(entry->token);
   response->definitions.push_back(&definition);
-  return Status::Ok();
+}
+
+Status Negotiator::Impl::CannotFuse(const TensorDefinition& a, const TensorDefinition& b) const {
+  return table_.Violation("tensors '" + a.common.name + "' and '" + b.common.name +
+                          "' are to be executed as one operation, which cannot be both " +
+                          Describe(a.RequestOf(rank_)) + " and " + Describe(b.RequestOf(rank_)));
 }
 
 // The coordinator has dropped, or will drop, what was announced by these ids: it is announced again
@@ -147,7 +173,8 @@ Status Negotiator::Impl::Apply(const ForgetRecord& record, std::vector<Response>
   for (const TensorId id : record.ids) {
     ReplicaEntry* const entry = table_.Find(id);
     if (entry == nullptr) {
-      return Violation("id " + std::to_string(id) + " is to be forgotten but has no meaning");
+      return table_.Violation("id " + std::to_string(id) +
+                              " is to be forgotten but has no meaning");
     }
     table_.Forget(id);
     const std::string name = entry->own.name;
@@ -156,7 +183,8 @@ Status Negotiator::Impl::Apply(const ForgetRecord& record, std::vector<Response>
         next_.known.erase(std::find(next_.known.begin(), next_.known.end(), id));
       }
       entry->state = FlightState::kQueuedInFull;
-      next_.requests.push_back(std::move(entry->own));
+      entry->in_full = std::make_unique<const Request>(std::move(entry->own));
+      next_.requests.push_back(*entry->in_full);
     }
     table_.Tidy(name);
   }
@@ -171,7 +199,7 @@ Status Negotiator::Impl::Apply(const ErrorRecord& record, std::vector<Response>*
     ReplicaEntry* const entry = table_.Find(name);
     if (entry == nullptr || entry->state == FlightState::kNone) continue;
     Unqueue(name, *entry);
-    entry->state = FlightState::kNone;
+    entry->Land();
     response.tokens.push_back(entry->token);
     table_.Tidy(name);
   }
@@ -197,12 +225,6 @@ Status Negotiator::Impl::Apply(const ShutdownRecord& record, std::vector<Respons
   response.tokens = table_.LandAll();
   responses->push_back(std::move(response));
   return Status::Ok();
-}
-
-Status Negotiator::Impl::Violation(const std::string& what) const {
-  return Status::Internal("The coordinator broke the control protocol: " + what + " (rank " +
-                          std::to_string(rank_) +
-                          "). Do all ranks run the same build of the library?");
 }
 
 Negotiator::Negotiator(int rank, int size) : impl_(std::make_unique<Impl>(rank, size)) {}

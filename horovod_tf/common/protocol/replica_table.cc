@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "horovod_tf/common/protocol/request_checks.h"
+
 namespace horovod_tf {
 
 ReplicaEntry* ReplicaTable::Find(const std::string& name) {
@@ -13,31 +15,52 @@ ReplicaEntry* ReplicaTable::Find(const std::string& name) {
 Status ReplicaTable::Define(const DefineRecord& record) {
   const std::string& name = record.definition.common.name;
   const std::string what =
-      "The log defines id " + std::to_string(record.id) + " as tensor '" + name;
+      "the log defines id " + std::to_string(record.id) + " as tensor '" + name;
   if (record.id > slots_.size()) {  // the coordinator takes the lowest free one
-    return Status::Internal(what + "', but the ids before " + std::to_string(record.id) +
-                            " are not all in use");
+    return Violation(what + "', but the ids before " + std::to_string(record.id) +
+                     " are not all in use");
   }
   ReplicaEntry& entry = At(name);
   const ReplicaEntry* const holder = Find(record.id);
   if ((holder != nullptr && holder != &entry) || (entry.id.has_value() && *entry.id != record.id)) {
-    return Status::Internal(what + "' before the old meaning has been forgotten");
+    return Violation(what + "' before the old meaning has been forgotten");
   }
   if (entry.state == FlightState::kQueuedById || entry.state == FlightState::kQueuedInFull) {
-    return Status::Internal(what + "', which rank " + std::to_string(rank_) + " has not announced");
+    return Violation(what + "', which rank " + std::to_string(rank_) + " has not announced");
+  }
+  if (entry.state != FlightState::kNone) {
+    HVD_RETURN_IF_ERROR(CheckSubmitted(entry, record.definition));
   }
   if (record.id == slots_.size()) slots_.emplace_back();
   Slot& slot = slots_[record.id];
   if (slot.definition != nullptr) replaced_.push_back(std::move(slot.definition));
   slot.definition = std::make_unique<const TensorDefinition>(record.definition);
   slot.entry = &entry;
+  // The new class first: releasing an equal one could end it.
+  classes_.Release(std::exchange(slot.fusion_class, classes_.Acquire(record.definition)));
   entry.id = record.id;
   entry.own = record.definition.RequestOf(rank_);
   return Status::Ok();
 }
 
+Status ReplicaTable::CheckSubmitted(const ReplicaEntry& entry,
+                                    const TensorDefinition& definition) const {
+  const Request agreed = definition.RequestOf(rank_);
+  if (agreed == entry.submitted()) return Status::Ok();
+  return Violation("the log says that rank " + std::to_string(rank_) + " submitted tensor '" +
+                   agreed.name + "' as " + Describe(agreed) + ", but it submitted " +
+                   Describe(entry.submitted()));
+}
+
+Status ReplicaTable::Violation(const std::string& what) const {
+  return Status::Internal("The coordinator broke the control protocol: " + what + " (rank " +
+                          std::to_string(rank_) +
+                          "). Do all ranks run the same build of the library?");
+}
+
 void ReplicaTable::Forget(TensorId id) {
   Slot& slot = slots_[id];
+  classes_.Release(std::exchange(slot.fusion_class, kNeverFused));
   replaced_.push_back(std::move(slot.definition));
   slot.entry->id.reset();
   slot.entry = nullptr;
@@ -65,7 +88,7 @@ std::vector<std::uint64_t> ReplicaTable::Tokens() const {
 
 std::vector<std::uint64_t> ReplicaTable::LandAll() {
   std::vector<std::uint64_t> tokens = Tokens();
-  for (auto& [name, entry] : entries_) entry.state = FlightState::kNone;
+  for (auto& [name, entry] : entries_) entry.Land();
   return tokens;
 }
 

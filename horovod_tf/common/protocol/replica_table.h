@@ -11,6 +11,7 @@
 
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/protocol/message.h"
+#include "horovod_tf/common/protocol/tensor_table.h"
 
 namespace horovod_tf {
 
@@ -29,6 +30,15 @@ struct ReplicaEntry {
   std::uint64_t token = 0;     // while in flight
   std::optional<TensorId> id;  // while the tensor has one
   Request own;                 // what this rank asks for under `id`
+  // What was submitted, while it is in flight in full; what is in flight by id equals `own`.
+  std::unique_ptr<const Request> in_full;
+
+  const Request& submitted() const { return in_full != nullptr ? *in_full : own; }
+  // Ends the flight.
+  void Land() {
+    state = FlightState::kNone;
+    in_full.reset();
+  }
 };
 
 // Entries do not move while they exist. Thread rule: one thread at a time.
@@ -45,7 +55,16 @@ class ReplicaTable {
   // REQUIRES: Find(id) != nullptr.
   const TensorDefinition& definition(TensorId id) const { return *slots_[id].definition; }
 
+  // Equal for tensors that one operation can process; kNeverFused for those that run alone.
+  // REQUIRES: Find(id) != nullptr.
+  std::uint32_t fusion_class(TensorId id) const { return slots_[id].fusion_class; }
+
+  // Refuses a definition that contradicts what is in flight here under its name.
   Status Define(const DefineRecord& record);
+  // Whether `definition` says about this rank what was submitted here. REQUIRES: in flight.
+  Status CheckSubmitted(const ReplicaEntry& entry, const TensorDefinition& definition) const;
+  // What to say of a log that no correct coordinator writes.
+  Status Violation(const std::string& what) const;
   // REQUIRES: Find(id) != nullptr. The entry stays.
   void Forget(TensorId id);
   // Drops the entry if nothing is in flight under it and it has no id. Names that come once must
@@ -67,11 +86,13 @@ class ReplicaTable {
   struct Slot {
     std::unique_ptr<const TensorDefinition> definition;
     ReplicaEntry* entry = nullptr;
+    std::uint32_t fusion_class = kNeverFused;
   };
 
   const int rank_;
   std::unordered_map<std::string, ReplicaEntry> entries_;
   std::vector<Slot> slots_;
+  FusionClasses classes_;
   std::vector<std::unique_ptr<const TensorDefinition>> replaced_;
 };
 

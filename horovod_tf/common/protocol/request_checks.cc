@@ -65,15 +65,15 @@ std::string ReduceOpText(const Request& a, const Request& b, int rank) {
 bool SameFactors(const Request& a, const Request& b) {
   return a.prescale == b.prescale && a.postscale == b.postscale;
 }
+std::string Factors(const Request& request) {
+  // All digits: factors that differ in the last bit must not print alike.
+  std::array<char, 96> text{};
+  std::snprintf(text.data(), text.size(), "prescale %.17g and postscale %.17g", request.prescale,
+                request.postscale);
+  return std::string(text.data());
+}
 std::string FactorsText(const Request& a, const Request& b, int rank) {
-  const auto factors = [](const Request& request) {
-    // All digits: factors that differ in the last bit must not print alike.
-    std::array<char, 96> text{};
-    std::snprintf(text.data(), text.size(), "prescale %.17g and postscale %.17g", request.prescale,
-                  request.postscale);
-    return std::string(text.data());
-  };
-  return Differ("Mismatched prescale and/or postscale factors", a, factors(a), rank, factors(b));
+  return Differ("Mismatched prescale and/or postscale factors", a, Factors(a), rank, Factors(b));
 }
 
 bool NotScalar(const Request&, const Request& b) { return b.shape.rank() > 0; }
@@ -163,6 +163,13 @@ Status CheckRequests(const std::vector<Request>& requests) {
   // Each rank's rows are representable; all of them together need not be.
   const Status status = ValidateGatheredSize(first, FirstDims(requests));
   return status.ok() ? status : Status::FailedPrecondition(status.message());
+}
+
+std::string Describe(const Request& request) {
+  return Label(request) + " of " + std::string(Info(request.dtype).name) + ", shape " +
+         request.shape.ToString() + ", " + std::string(Info(request.reduce_op).name) + ", " +
+         Factors(request) + ", root rank " + std::to_string(request.root_rank) + ", on " +
+         DeviceName(request.device);
 }
 
 TensorDefinition Define(const std::vector<Request>& requests) {

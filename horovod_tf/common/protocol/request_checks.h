@@ -17,6 +17,10 @@ namespace horovod_tf {
 // root rank; CPU or GPU.
 Status CheckRequests(const std::vector<Request>& requests);
 
+// "ALLREDUCE of float32, shape [2], Sum, ..., on CPU": everything but the name, for error texts.
+// REQUIRES: `request` is valid.
+std::string Describe(const Request& request);
+
 // The definition that checked requests amount to. REQUIRES: CheckRequests(requests).ok().
 TensorDefinition Define(const std::vector<Request>& requests);
 

@@ -2,8 +2,10 @@
 
 #include <cstdio>
 #include <exception>
+#include <vector>
 
 #include "horovod_tf/common/base/check.h"
+#include "horovod_tf/common/runtime/guest.h"
 
 namespace horovod_tf {
 namespace {
@@ -11,6 +13,34 @@ namespace {
 void ReportException(const char* what) {
   std::fprintf(stderr, "horovod_tf: a completion's callback threw an exception, ignored: %s\n",
                what);
+}
+
+template <typename Call>
+void CallGuest(Call&& call) {
+  try {
+    call();
+  } catch (const std::exception& e) {
+    ReportException(e.what());
+  } catch (...) {
+    ReportException("of a type not derived from std::exception");
+  }
+}
+
+struct Due {
+  Completion::Callback callback;
+  Status status;
+};
+
+// Takes it, so that what the callback owns ends here, which may make others due.
+void Run(Due due) {
+  CallGuest([&due] { due.callback(due.status); });
+}
+
+// What became due inside the callback that this thread runs; null while it runs none. A pointer, as
+// it must not need a destructor when a thread ends.
+std::vector<Due>*& DueOnThisThread() {
+  thread_local std::vector<Due>* due = nullptr;
+  return due;
 }
 
 }  // namespace
@@ -36,15 +66,23 @@ void Completion::Finish(const Status& status) {
   HVD_CHECK(pending(), "a completion is finished once");
   // Emptied first: a second finish is then impossible, also for one that the callback starts.
   const std::function<void()> before = std::exchange(before_, nullptr);
-  const Callback callback = std::exchange(callback_, nullptr);
-  try {
-    if (before != nullptr) before();
-    callback(status);
-  } catch (const std::exception& e) {
-    ReportException(e.what());
-  } catch (...) {
-    ReportException("of a type not derived from std::exception");
+  Due first{std::exchange(callback_, nullptr), status};
+  if (before != nullptr) CallGuest(before);
+  std::vector<Due>*& due_on_this_thread = DueOnThisThread();
+  if (due_on_this_thread != nullptr) {
+    due_on_this_thread->push_back(std::move(first));
+    return;
   }
+  std::vector<Due> due;
+  due_on_this_thread = &due;
+  {
+    const CallbackMark mark;
+    Run(std::move(first));
+    while (!due.empty()) {
+      for (Due& next : std::exchange(due, {})) Run(std::move(next));
+    }
+  }
+  due_on_this_thread = nullptr;
 }
 
 void Completion::Swap(Completion& other) noexcept {

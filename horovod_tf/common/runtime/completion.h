@@ -29,8 +29,10 @@ class Completion {
   // submit it again). REQUIRES: pending(), and none was added before.
   void AddBefore(std::function<void()> before);
   // Calls back. The callback may submit tensors and may ask for shutdown. An exception that it
-  // throws is reported on stderr and goes no further. REQUIRES: pending(), and no lock of ours is
-  // held.
+  // throws is reported on stderr and goes no further. Callbacks do not nest: one that becomes due
+  // inside another, on the same thread, runs when that one has returned, so that a callback which
+  // submits again when it is refused needs no stack (though it keeps its thread for ever).
+  // REQUIRES: pending(), and no lock of ours is held.
   void Finish(const Status& status);
 
  private:

@@ -1,5 +1,6 @@
-// JsonArrayFile: a file that holds one JSON array and only grows, and that a reader can parse at
-// any moment, also after the writer was killed.
+// JsonArrayFile: a file that holds one JSON array and only grows. It can be parsed whenever the
+// writer is not in the middle of a step, also after the writer was killed; a reader that looks
+// during a step may find a torn end, and has to read again.
 #ifndef HOROVOD_TF_COMMON_RUNTIME_JSON_ARRAY_FILE_H_
 #define HOROVOD_TF_COMMON_RUNTIME_JSON_ARRAY_FILE_H_
 

@@ -1,11 +1,17 @@
 #include "horovod_tf/common/runtime/process_runtime.h"
 
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/mutex.h"
 #include "horovod_tf/common/runtime/assemble.h"
+#include "horovod_tf/common/runtime/guest.h"
 #include "horovod_tf/common/runtime/in_flight.h"
 #include "horovod_tf/common/runtime/runtime.h"
 
@@ -16,70 +22,107 @@ namespace {
 struct Job {
   std::unique_ptr<Runtime> runtime;
   bool mpi_threads_supported = false;
+  const pid_t process = getpid();
 };
 
 // The process's job. Callers copy the pointer under the lock and use it without: no call out, and
 // no wait for a peer, happens while the lock is held.
 //
+// A forked child has a copy of all this without the threads, perhaps with locks that nobody will
+// ever open. So every entry looks at `started_in_` first, and in a child touches nothing else.
+//
 // Thread rule: any thread.
 class ProcessRuntime {
  public:
   Status Init() {
+    HVD_RETURN_IF_ERROR(Forked());
     {
       MutexLock lock(mutex_);
-      while (changing_) changed_.Wait(mutex_);
+      // A guest must not wait: what it would wait for may wait for its thread.
+      while (changing_ && !OnGuestThread()) changed_.Wait(mutex_);
       if (job_ != nullptr && initialized_ && job_->runtime->Refusal().ok()) return Status::Ok();
-      if (job_ != nullptr && job_->runtime->OnBackgroundThread()) {
+      if (OnGuestThread()) {
         return Status::FailedPrecondition(
             "hvd.init() cannot be called from a completion's callback");
       }
       changing_ = true;
+      given_up_.reset();
+      started_in_.store(getpid(), std::memory_order_release);
     }
-    std::shared_ptr<Job> old = Exchange(nullptr);
+    std::shared_ptr<Job> old = Withdraw();
     // What became of the last job has been told to its tensors.
     if (old != nullptr) (void)old->runtime->Stop(kReplaced);
     old.reset();  // its endpoint has left before the next one is there
+    DestroyLeft();
     Status status = StartNew();
-    MutexLock lock(mutex_);
-    initialized_ = status.ok();
-    if (!status.ok()) {
-      job_ = nullptr;
-      ended_ = status.WithContext("Horovod has not been initialized, because hvd.init() failed");
+    {
+      MutexLock lock(mutex_);
+      initialized_ = status.ok();
+      if (!status.ok()) {
+        old = std::exchange(job_, nullptr);
+        ended_ = status.WithContext("Horovod has not been initialized, because hvd.init() failed");
+      }
+      changing_ = false;
+      NoteEnd();
+      changed_.NotifyAll();
     }
-    changing_ = false;
-    changed_.NotifyAll();
     return status;
   }
 
   Status Shutdown(std::string_view reason) {
-    const std::shared_ptr<Job> job = Copy();
-    if (job == nullptr) return Status::Ok();
+    if (!Forked().ok()) return Status::Ok();
+    std::shared_ptr<Job> job;
     {
       MutexLock lock(mutex_);
+      job = job_;
       initialized_ = false;
+      // An init that has nothing to stop yet.
+      if (job == nullptr && changing_) given_up_ = std::string(reason);
     }
-    Status status = job->runtime->Stop(reason);
-    // On its own thread the runtime cannot end; the next init or shutdown takes it away.
-    if (job->runtime->OnBackgroundThread()) return status;
-    MutexLock lock(mutex_);
-    if (job_ != job) return status;
-    ended_ = job->runtime->Refusal();
-    job_ = nullptr;
+    Status status = job == nullptr ? Status::Ok() : job->runtime->Stop(reason);
+    // On a thread of the job, the job cannot end; the next init or shutdown takes it away.
+    if (OnGuestThread()) return status;
+    if (job != nullptr) {
+      MutexLock lock(mutex_);
+      if (job_ == job) {
+        ended_ = job->runtime->Refusal();
+        job_ = nullptr;
+        NoteEnd();
+      }
+    }
+    job.reset();
+    DestroyLeft();
     return status;
   }
 
+  // OK, or why nothing of the job may be used here: this process is a fork of the one that has it.
+  Status Forked() const {
+    const pid_t started_in = started_in_.load(std::memory_order_acquire);
+    if (started_in == 0) return Status::Ok();
+    const pid_t self = getpid();
+    if (started_in == self) return Status::Ok();
+    return Status::FailedPrecondition(
+        "Horovod cannot be used here: process " + std::to_string(self) +
+        " was forked after hvd.init() in process " + std::to_string(started_in) +
+        ", whose threads it does not have. Fork before hvd.init(), or start processes afresh "
+        "(multiprocessing's start method 'spawn' or 'forkserver').");
+  }
+
   std::shared_ptr<Job> Copy() const {
+    if (!Forked().ok()) return nullptr;
     MutexLock lock(mutex_);
     return job_;
   }
 
   std::shared_ptr<Job> CopyInitialized() const {
+    if (!Forked().ok()) return nullptr;
     MutexLock lock(mutex_);
     return initialized_ ? job_ : nullptr;
   }
 
   // Why there is no job.
   Status Ended() const {
+    HVD_RETURN_IF_ERROR(Forked());
     MutexLock lock(mutex_);
     return ended_;
   }
@@ -104,26 +147,63 @@ class ProcessRuntime {
     options.transport = std::move(world.transport);
     options.backends = std::move(world.backends);
     options.agreements = std::move(world.agreements);
-    const auto job = std::make_shared<Job>();
+    const std::shared_ptr<Job> job(std::make_unique<Job>().release(),
+                                   [this](Job* it) { Destroy(std::unique_ptr<Job>(it)); });
     job->mpi_threads_supported = world.mpi_threads_supported;
     job->runtime = std::make_unique<Runtime>(std::move(options));
-    // Known before it has started, so that a shutdown can interrupt the start.
-    (void)Exchange(job);
+    {
+      MutexLock lock(mutex_);
+      if (given_up_) {
+        return Status::Cancelled("hvd.init() was given up: shutdown was asked for meanwhile (" +
+                                 *given_up_ + ")");
+      }
+      // Known before it has started, so that a shutdown can interrupt the start.
+      job_ = job;
+    }
     return job->runtime->Start();
   }
 
-  std::shared_ptr<Job> Exchange(std::shared_ptr<Job> next) {
+  std::shared_ptr<Job> Withdraw() {
     MutexLock lock(mutex_);
     initialized_ = false;
-    return std::exchange(job_, std::move(next));
+    return std::exchange(job_, nullptr);
+  }
+
+  // A child of this process that is forked from now on may start a job of its own.
+  void NoteEnd() HVD_REQUIRES(mutex_) {
+    if (job_ == nullptr && !changing_) started_in_.store(0, std::memory_order_release);
+  }
+
+  // The last one to use a job may be a guest on one of the job's threads, for which the job would
+  // wait; then the next init or shutdown does it.
+  void Destroy(std::unique_ptr<Job> job) {
+    if (!OnGuestThread()) return job.reset();
+    MutexLock lock(left_mutex_);
+    left_.push_back(std::move(job));
+  }
+
+  void DestroyLeft() {
+    std::vector<std::unique_ptr<Job>> left;
+    {
+      MutexLock lock(left_mutex_);
+      left.swap(left_);
+    }
+    for (std::unique_ptr<Job>& job : left) {
+      // In a forked child it would wait for threads that are not there: let go of on purpose.
+      if (job->process != getpid()) (void)job.release();
+    }
   }
 
   mutable Mutex mutex_;
   CondVar changed_;
+  std::atomic<pid_t> started_in_{0};              // the process that has, or makes, a job; or 0
   bool changing_ HVD_GUARDED_BY(mutex_) = false;  // an Init is at work
+  std::optional<std::string> given_up_ HVD_GUARDED_BY(mutex_);  // why that Init is to give up
   bool initialized_ HVD_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Job> job_ HVD_GUARDED_BY(mutex_);
   Status ended_ HVD_GUARDED_BY(mutex_) = NotInitializedStatus();
+  Mutex left_mutex_;
+  std::vector<std::unique_ptr<Job>> left_ HVD_GUARDED_BY(left_mutex_);
 };
 
 // Never destroyed: threads of the framework may still come when the process ends.
@@ -139,6 +219,8 @@ Status ProcessInit() { return Process().Init(); }
 Status ProcessShutdown(std::string_view reason) { return Process().Shutdown(reason); }
 
 Status ProcessFinalize() {
+  // What a forked child inherited is not its own to finalise.
+  if (!Process().Forked().ok()) return Status::Ok();
   // A job that could not be stopped still uses what would be finalised.
   return Process().Copy() == nullptr ? FinalizeWorlds() : Status::Ok();
 }
@@ -147,6 +229,11 @@ std::optional<Topology> ProcessTopology() {
   const std::shared_ptr<Job> job = Process().CopyInitialized();
   if (job == nullptr) return std::nullopt;
   return job->runtime->topology();
+}
+
+Status ProcessNotInitialized() {
+  const Status forked = Process().Forked();
+  return forked.ok() ? NotInitializedStatus() : forked;
 }
 
 std::optional<bool> ProcessMpiThreadsSupported() {

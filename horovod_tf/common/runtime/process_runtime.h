@@ -17,10 +17,13 @@ namespace horovod_tf {
 
 // Reads the environment, assembles transport and backends, and starts. OK and nothing else if it
 // runs already; works again after ProcessShutdown, after another rank's shutdown and after a
-// failure. Several callers at once get one start and its result. Not for completions' callbacks.
+// failure. Several callers at once get one start and its result. FailedPrecondition from a
+// completion's callback (unless it runs already), and in a process that was forked after init: the
+// job's threads are not in it.
 HVD_EXPORT Status ProcessInit();
 // Stops it; the first failure if it has failed. OK if there is none. Later operations fail with a
-// text that says why. From a completion's callback it only asks.
+// text that says why. From a completion's callback it only asks. While an init is at work, that one
+// gives up, or ends first. Does nothing in a process that was forked after init.
 HVD_EXPORT Status ProcessShutdown(std::string_view reason);
 // To be called when the process ends, after ProcessShutdown: finalises MPI if this library has
 // initialised it and all went well, else does nothing. ProcessInit may fail afterwards.
@@ -28,6 +31,8 @@ HVD_EXPORT Status ProcessFinalize();
 // Nothing before init and after this process's own shutdown; a job that failed or that another rank
 // ended still has one.
 HVD_EXPORT std::optional<Topology> ProcessTopology();
+// Why ProcessTopology says nothing; not OK.
+HVD_EXPORT Status ProcessNotInitialized();
 // Whether MPI may be called from several threads at once; nothing before init.
 HVD_EXPORT std::optional<bool> ProcessMpiThreadsSupported();
 // As Runtime::Enqueue; before init everything is finished with FailedPrecondition.

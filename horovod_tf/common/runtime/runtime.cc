@@ -9,12 +9,16 @@
 #include "horovod_tf/common/base/check.h"
 #include "horovod_tf/common/base/mutex.h"
 #include "horovod_tf/common/runtime/control_loop.h"
+#include "horovod_tf/common/runtime/guest.h"
 #include "horovod_tf/common/runtime/opening.h"
 #include "horovod_tf/common/runtime/tensor_queue.h"
 #include "horovod_tf/common/runtime/timeline.h"
 
 namespace horovod_tf {
 namespace {
+
+// How long a thread has to notice that its job has failed before it is left behind.
+constexpr Duration kGrace = std::chrono::seconds(2);
 
 RuntimeOptions WithLogger(RuntimeOptions options) {
   HVD_CHECK(options.transport != nullptr, "a runtime needs a transport");
@@ -30,7 +34,7 @@ RuntimeOptions WithLogger(RuntimeOptions options) {
 
 // Members are in three groups: constant after construction; for any thread; for the background
 // thread until it has ended.
-class Runtime::Impl {
+class Runtime::Impl : public std::enable_shared_from_this<Impl> {
  public:
   explicit Impl(RuntimeOptions options)
       : options_(WithLogger(std::move(options))),
@@ -40,9 +44,8 @@ class Runtime::Impl {
         lifecycle_(clock_),
         queue_(transport_.size()) {}
 
+  // By the runtime; or by the thread that was left behind, as the last thing that it does.
   ~Impl() {
-    HVD_CHECK(!OnBackgroundThread(), "a runtime was destroyed by one of its own callbacks");
-    const Status stopped = Stop("its runtime was destroyed");
     // Backends first: what they still hold is finished now, while timeline and executor are there.
     options_.backends = BackendRegistry();
   }
@@ -53,7 +56,7 @@ class Runtime::Impl {
     lifecycle_.BeginStart();
     try {
       MutexLock lock(join_mutex_);
-      thread_ = std::thread([this] { ThreadMain(); });
+      thread_ = std::thread([self = shared_from_this()] { self->ThreadMain(); });
     } catch (const std::system_error& e) {
       Fail(Status::ResourceExhausted(std::string("cannot start the background thread: ") +
                                      e.what()));
@@ -61,8 +64,7 @@ class Runtime::Impl {
     }
     lifecycle_.WaitUntilStarted();
     Status failed = failure();
-    if (!failed.ok()) Join();
-    return failed;
+    return failed.ok() ? failed : AwaitEnd();
   }
 
   void Enqueue(std::vector<TensorEntry> group) {
@@ -82,17 +84,16 @@ class Runtime::Impl {
     if (state() == RuntimeState::kIdle) return Status::Ok();
     lifecycle_.AskToStop(reason);
     transport_.Wake();
-    if (OnBackgroundThread()) return Status::Ok();
-    const Duration timeout = options_.config.shutdown_timeout;
-    if (!lifecycle_.WaitUntilThreadEnded(AfterDelay(clock_.Now(), timeout))) {
-      Fail(Status::DeadlineExceeded(
-          "rank " + std::to_string(transport_.rank()) + " could not shut down within " +
-          SecondsText(timeout) +
-          " (HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS): rank 0 did not answer, or an operation is "
-          "still running"));
-    }
-    Join();
-    return failure();
+    // A guest that waited would wait for itself.
+    return OnGuestThread() ? Status::Ok() : AwaitEnd();
+  }
+
+  void StopBeforeDestruction() {
+    HVD_CHECK(!OnBackgroundThread(), "a runtime was destroyed by one of its own callbacks");
+    if (state() == RuntimeState::kIdle) return;
+    lifecycle_.AskToStop("its runtime was destroyed");
+    transport_.Wake();
+    const Status ended = AwaitEnd();  // what became of it has been told to its tensors
   }
 
   RuntimeState state() const { return lifecycle_.state(); }
@@ -105,6 +106,7 @@ class Runtime::Impl {
 
  private:
   void ThreadMain() {
+    const BackgroundMark mark(&in_callback_);
     thread_id_.store(std::this_thread::get_id(), std::memory_order_release);
     Status status;
     try {
@@ -179,9 +181,41 @@ class Runtime::Impl {
     FinishAll(std::move(not_taken), why);
   }
 
-  void Join() {
+  // Waits for the thread as long as the configuration allows, then fails the job, and after some
+  // more time leaves the thread behind: foreign code that never returns must not keep the program
+  // from ending. Never called by a thread that a guest is on.
+  Status AwaitEnd() {
+    {
+      MutexLock lock(join_mutex_);
+      if (!left_behind_.ok()) return left_behind_;
+    }
+    const Duration timeout = options_.config.shutdown_timeout;
+    if (!lifecycle_.WaitUntilThreadEnded(AfterDelay(clock_.Now(), timeout))) {
+      Fail(Status::DeadlineExceeded(
+          "rank " + std::to_string(transport_.rank()) + " could not shut down within " +
+          SecondsText(timeout) + " (HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS): " +
+          (in_callback_.load(std::memory_order_relaxed)
+               ? "a tensor's completion callback has not returned"
+               : "rank 0 did not answer, or an operation is still running")));
+    }
+    const bool ended = lifecycle_.WaitUntilThreadEnded(AfterDelay(clock_.Now(), kGrace));
     MutexLock lock(join_mutex_);
-    if (thread_.joinable()) thread_.join();
+    if (!left_behind_.ok()) return left_behind_;
+    if (ended) {
+      if (thread_.joinable()) thread_.join();
+      return failure();
+    }
+    // Everything that it may still touch stays alive on purpose: the thread holds it, and takes it
+    // down if it ever ends.
+    thread_.detach();
+    left_behind_ =
+        failure().WithContext(std::string("Horovod's background thread does not return from ") +
+                              (in_callback_.load(std::memory_order_relaxed)
+                                   ? "a tensor's completion callback"
+                                   : "a backend, the transport or the framework") +
+                              " and was left behind; tensors it holds may never finish");
+    logger_.Log(LogLevel::kError, left_behind_.message());
+    return left_behind_;
   }
 
   RuntimeOptions options_;
@@ -192,16 +226,18 @@ class Runtime::Impl {
   RuntimeLifecycle lifecycle_;
   TensorQueue queue_;
   std::atomic<std::thread::id> thread_id_{};
+  std::atomic<bool> in_callback_{false};  // where the background thread is
   Mutex join_mutex_;  // held while joining: all who wait for the end return after it
   std::thread thread_ HVD_GUARDED_BY(join_mutex_);
+  Status left_behind_ HVD_GUARDED_BY(join_mutex_);  // not OK: nobody waits for the thread any more
 
   Topology topology_;  // constant from the end of the start on
   std::unique_ptr<Timeline> timeline_;
   std::optional<ControlLoop> loop_;
 };
 
-Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
-Runtime::~Runtime() = default;
+Runtime::Runtime(RuntimeOptions options) : impl_(std::make_shared<Impl>(std::move(options))) {}
+Runtime::~Runtime() { impl_->StopBeforeDestruction(); }
 
 Status Runtime::Start() { return impl_->Start(); }
 void Runtime::Enqueue(std::vector<TensorEntry> group) { impl_->Enqueue(std::move(group)); }

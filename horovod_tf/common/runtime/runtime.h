@@ -35,8 +35,8 @@ struct RuntimeOptions {
 class Runtime {
  public:
   explicit Runtime(RuntimeOptions options);
-  // Stops, with the configured deadline, if that has not been done. REQUIRES: not called from a
-  // completion's callback.
+  // Stops, with the configured deadline, if that has not been done. REQUIRES: not called on its own
+  // background thread.
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -53,8 +53,10 @@ class Runtime {
 
   // Asks all ranks to stop, waits until this one has stopped (or for the configured time, then
   // fails), and joins the thread; every completion has been finished then. OK, or the first failure
-  // if the runtime has failed. Harmless when repeated, also from several threads at once, and
-  // before Start. From a completion's callback on the background thread it only asks.
+  // if the runtime has failed. A thread that is stuck in somebody else's code (a callback, a
+  // backend) even after the failure is left behind, with all that it uses; the text says so, and
+  // its tensors end if it ever comes back. Harmless when repeated, also from several threads at
+  // once, and before Start. From a completion's callback, whatever its thread, it only asks.
   Status Stop(std::string_view reason);
 
   RuntimeState state() const;
@@ -62,14 +64,14 @@ class Runtime {
   Status failure() const;
   // OK while tensors are taken; else what they are told.
   Status Refusal() const;
-  // Whether the caller is a completion's callback, or another guest of the background thread.
+  // Whether the caller is a guest of this runtime's background thread (a callback, a backend).
   bool OnBackgroundThread() const;
   // REQUIRES: Start() has returned OK.
   const Topology& topology() const;
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // shared with the background thread, which may be left behind
 };
 
 }  // namespace horovod_tf

@@ -1,6 +1,7 @@
 // Timeline: a Chrome trace of what every tensor is doing, written by a thread of its own. The hot
 // path only puts a small record into a bounded queue; when that is full, records are dropped and
-// counted, and the trace says where. The file is valid JSON whenever it is looked at.
+// counted, and the trace says where. The file is valid JSON between the writer's steps and
+// after a kill; who looks during a step may have to read again.
 #ifndef HOROVOD_TF_COMMON_RUNTIME_TIMELINE_H_
 #define HOROVOD_TF_COMMON_RUNTIME_TIMELINE_H_
 

@@ -5,44 +5,10 @@
 #include <cstdio>
 #include <utility>
 
+#include "horovod_tf/common/base/utf8.h"
+
 namespace horovod_tf {
 namespace {
-
-// How many bytes the UTF-8 sequence at the start of `text` has; 0 if it is none (cut off, overlong,
-// a surrogate, beyond U+10FFFF).
-std::size_t Utf8Length(std::string_view text) {
-  struct Lead {
-    unsigned char first, last;                // range of the leading byte
-    std::size_t length;                       // of the sequence
-    unsigned char second_first, second_last;  // range of the byte after it
-  };
-  static constexpr std::array<Lead, 9> kLeads = {{
-      {0x00, 0x7f, 1, 0x00, 0x00},
-      {0xc2, 0xdf, 2, 0x80, 0xbf},
-      {0xe0, 0xe0, 3, 0xa0, 0xbf},
-      {0xe1, 0xec, 3, 0x80, 0xbf},
-      {0xed, 0xed, 3, 0x80, 0x9f},
-      {0xee, 0xef, 3, 0x80, 0xbf},
-      {0xf0, 0xf0, 4, 0x90, 0xbf},
-      {0xf1, 0xf3, 4, 0x80, 0xbf},
-      {0xf4, 0xf4, 4, 0x80, 0x8f},
-  }};
-  const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto within = [](unsigned char value, unsigned char first, unsigned char last) {
-    return value >= first && value <= last;
-  };
-  for (const Lead& lead : kLeads) {
-    if (!within(byte(0), lead.first, lead.last)) continue;
-    if (lead.length > text.size()) return 0;
-    if (lead.length == 1) return 1;
-    if (!within(byte(1), lead.second_first, lead.second_last)) return 0;
-    for (std::size_t i = 2; i < lead.length; ++i) {
-      if (!within(byte(i), 0x80, 0xbf)) return 0;
-    }
-    return lead.length;
-  }
-  return 0;
-}
 
 // An event's beginning: {"ph":"B","pid":7,"ts":123
 std::string EventHead(char phase, int pid, std::int64_t micros) {
