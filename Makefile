@@ -54,15 +54,18 @@ LANGUAGE := -std=c++17 -Wall -Wextra
 WARNINGS_1 := -Wconversion -Wshadow -Werror
 FLAGS_release := -O3
 FLAGS_asan := -O1 -fsanitize=address,leak -fno-omit-frame-pointer
-FLAGS_ubsan := -O1 -fsanitize=undefined -fno-sanitize-recover=all
+FLAGS_ubsan := -O0 -fsanitize=undefined -fno-sanitize-recover=all
 FLAGS_tsan := -O1 -fsanitize=thread
 # Threads count the same lines: without atomic counters gcov reports negative numbers.
 FLAGS_coverage := -O0 --coverage -fprofile-update=atomic
 ifeq ($(FLAGS_$(VARIANT)),)
 $(error VARIANT=$(VARIANT) is none of release, asan, ubsan, tsan, coverage)
 endif
+# -g1 has what stacks need; CXXFLAGS=-g has the rest. Tests are compiled often and run for seconds: a compiler that
+# optimises them costs more than it saves.
+TEST_FLAGS := -O0
 # What is exported is tools/exports.map's; that somebody replaces our functions is nothing to prepare for.
-COMPILE_FLAGS := $(LANGUAGE) -g -fPIC -fno-semantic-interposition -fvisibility-inlines-hidden $(WARNINGS_$(STRICT)) $(FLAGS_$(VARIANT)) \
+COMPILE_FLAGS := $(LANGUAGE) -g1 -fPIC -fno-semantic-interposition -fvisibility-inlines-hidden $(WARNINGS_$(STRICT)) $(FLAGS_$(VARIANT)) \
     $(CORE_INCLUDES) $(CXXFLAGS)
 LINK_FLAGS := $(filter -fsanitize% --coverage,$(FLAGS_$(VARIANT))) -pthread -ldl $(LDFLAGS)
 # A sanitizer's runtime is found in the program, so only a plain library can be asked to be complete.
@@ -107,18 +110,19 @@ $(LIBRARY): $(CORE_OBJECTS) tools/exports.map $(BUILD)/link.flags
 # text changes. So another compiler, flag or list of sources rebuilds exactly what it must.
 KEEP_IF_SAME = @mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$1)' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$1)' >$@
 $(BUILD)/compile.flags: FORCE
-	$(call KEEP_IF_SAME,$(CXX) $(COMPILE_FLAGS))
+	$(call KEEP_IF_SAME,$(CXX) $(COMPILE_FLAGS) for tests: $(TEST_FLAGS))
 $(BUILD)/link.flags: FORCE
 	$(call KEEP_IF_SAME,$(CXX) $(LIBRARY_FLAGS) $(LINK_FLAGS) $(CORE_OBJECTS))
 $(BUILD)/test.flags: FORCE
 	$(call KEEP_IF_SAME,$(CXX) $(LINK_FLAGS) $(CORE_OBJECTS) $(TEST_OBJECTS))
 
-COMPILE_COMMAND = $(CXX) $(COMPILE_FLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
+COMPILE_COMMAND = $(CXX) $(COMPILE_FLAGS) $(EXTRA_FLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
 $(BUILD)/horovod_tf/%.o: horovod_tf/%.cc $(BUILD)/compile.flags $(BUILD)/system.folders
 	@mkdir -p $(@D)
 	$(COMPILE_COMMAND)
 	@$(CHECK_BOUNDARY)
 
+$(BUILD)/test/%.o: EXTRA_FLAGS := $(TEST_FLAGS)
 $(BUILD)/test/%.o: test/%.cc $(BUILD)/compile.flags $(BUILD)/system.folders | $(BUILD)/gtest.found
 	@mkdir -p $(@D)
 	$(COMPILE_COMMAND)
@@ -315,9 +319,8 @@ LINT_JOBS ?= 2
 LINT_FLAGS := $(LANGUAGE) $(WARNINGS_1) -Wthread-safety $(CORE_INCLUDES)
 
 # exit() destroys what has a destructor while the background thread still works: no object of the core that lives as
-# long as the process may have one. (What the C API keeps for each thread ends with its thread, its only reader.)
+# long as the process may have one.
 $(CORE_SOURCES:%.cc=$(LINT)/%.safety): LINT_FLAGS += -Wexit-time-destructors
-$(LINT)/horovod_tf/common/c_api.safety: LINT_FLAGS += -Wno-exit-time-destructors
 
 # All findings at once, not the first file's only.
 lint: $(VENV_STAMP)
