@@ -284,9 +284,6 @@ $(TENSORFLOW_VENV)/.stamp: $(TENSORFLOW_REQUIREMENTS)
 	$(TENSORFLOW_VENV)/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-# Open MPI does not run as root, nor on fewer cores than ranks, unless it is told to.
-test-tensorflow: export OMPI_ALLOW_RUN_AS_ROOT := 1
-test-tensorflow: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 test-tensorflow: $(TENSORFLOW_VENV)/.stamp
 	$(MAKE) ops mpi PYTHON=$(TENSORFLOW_VENV)/bin/python MPICXX=$(abspath $(TENSORFLOW_VENV))/bin/mpicxx
 	for ranks in $(TENSORFLOW_RANKS); do \
