@@ -155,7 +155,7 @@ def test_clang_agrees(run: Run, source_copy: Path, tmp_path: Path) -> None:
 
 
 # What g++ 12 and clang 14 of Debian 12 and g++ 14 of Debian 13 print, and the image of gcc's makers.
-FOLDERS = """
+SEARCH_LIST = """
 #include <...> search starts here:
  /usr/include/c++/12
  /usr/bin/../lib/gcc/x86_64-linux-gnu/14/../../../../include/c++/14
@@ -172,7 +172,7 @@ End of search list.
 
 
 def foreign(run: Run, tmp_path: Path, *headers: str) -> tuple[int, list[str]]:
-    (tmp_path / "folders").write_text(FOLDERS)
+    (tmp_path / "folders").write_text(SEARCH_LIST)
     (tmp_path / "file.d").write_text("a/b.o: " + " \\\n ".join(headers) + "\n" + "".join(f"{h}:\n" for h in headers))
     own = "own=^horovod_tf/common/"
     script = str(ROOT / "tools/check_includes.awk")
