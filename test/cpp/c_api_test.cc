@@ -87,7 +87,7 @@ TEST_F(CApi, LastError_IsUtf8WhereverItsValuesAreCut) {
   // 3 bytes a character, which no length of ours is a multiple of.
   std::string value;
   for (int i = 0; i < 100; ++i) value += "\xe2\x82\xac";
-  for (const std::string& shift : {"", "x", "xx"}) {
+  for (const std::string shift : {"", "x", "xx"}) {
     setenv("HOROVOD_CYCLE_TIME", (shift + value).c_str(), 1);
     EXPECT_EQ(horovod_init(), -1);
     unsetenv("HOROVOD_CYCLE_TIME");
