@@ -24,8 +24,8 @@ extern "C" {
 HVD_EXPORT int horovod_init(void);
 /* Stops it on all ranks. Harmless when repeated. horovod_init works again afterwards. */
 HVD_EXPORT int horovod_shutdown(void);
-/* When the process ends, after horovod_shutdown: finalises MPI if horovod_init has initialised it and
- * no job has failed. horovod_init may fail afterwards. */
+/* When the process ends, after horovod_shutdown: finalises MPI if horovod_init has initialised it
+ * and no job has failed. horovod_init may fail afterwards. */
 HVD_EXPORT int horovod_finalize(void);
 /* 1 between a successful init and shutdown, else 0. */
 HVD_EXPORT int horovod_is_initialized(void);

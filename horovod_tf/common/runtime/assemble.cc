@@ -109,8 +109,10 @@ Status LoadLeaf(const MpiFamily& family, const std::string& why, const MpiLeaf**
   // Never closed: an MPI cannot be loaded twice.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): the system's C library keeps it for each thread
+    const std::string reason = dlerror();
     return Status::FailedPrecondition(why + ", but " + std::string(family.name) +
-                                      " cannot be used: " + dlerror() + build);
+                                      " cannot be used: " + reason + build);
   }
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): how dlsym works
   const auto get = reinterpret_cast<MpiLeafFunction>(dlsym(library, kMpiLeafFunction));
