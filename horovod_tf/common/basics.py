@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ LIBRARY_PATH: Final = Path(__file__).with_name("libhorovod_common.so")
 PROTOTYPES: Final[dict[str, tuple[list[Any], Any]]] = {
     "horovod_init": ([], ctypes.c_int),
     "horovod_shutdown": ([], ctypes.c_int),
+    "horovod_shutdown_because": ([ctypes.c_char_p], ctypes.c_int),
     "horovod_finalize": ([], ctypes.c_int),
     "horovod_is_initialized": ([], ctypes.c_int),
     "horovod_rank": ([], ctypes.c_int),
@@ -39,6 +41,7 @@ PROTOTYPES: Final[dict[str, tuple[list[Any], Any]]] = {
 # Codes of horovod_last_error_code() that say that the caller can mend it: InvalidArgument, FailedPrecondition.
 _CALLERS_FAULT: Final = frozenset({3, 9})
 _NOT_INITIALIZED: Final = -1
+_LONGEST_REASON: Final = 1000  # characters; TensorFlow's errors quote whole graphs
 _BUILD_IT: Final = "run `make lib` in the source tree, or install the package again"
 
 
@@ -114,9 +117,20 @@ def shutdown() -> None:
         _raise_last_error()
 
 
+def _reason_for_ending() -> str:
+    """Why Python exits, for the ranks that still wait for this one."""
+    # Python keeps the exception that ended the program here, whatever the program made of sys.excepthook.
+    error = getattr(sys, "last_value", None)
+    if error is None or hasattr(sys, "ps1"):
+        return "its program has ended; has it had fewer steps or less data than the others?"
+    text = f"its program ended with {type(error).__name__}: {error}"
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + " ..."
+
+
 def _end() -> None:
     """What is done when Python exits: MPI is finalised too if `init()` has initialised it and nothing has failed."""
-    shutdown()
+    if _library.horovod_shutdown_because(_reason_for_ending().encode(errors="replace").replace(b"\0", b"?")) != 0:
+        _raise_last_error()
     if _library.horovod_finalize() != 0:
         _raise_last_error()
 

@@ -73,9 +73,10 @@ int AskTopology(int Topology::*member) {
 
 int horovod_init(void) { return Guarded(horovod_tf::ProcessInit); }
 
-int horovod_shutdown(void) {
-  return Guarded(
-      [] { return horovod_tf::ProcessShutdown("the program called hvd.shutdown() or is ending"); });
+int horovod_shutdown(void) { return horovod_shutdown_because("the program called shutdown"); }
+
+int horovod_shutdown_because(const char* reason) {
+  return Guarded([reason] { return horovod_tf::ProcessShutdown(reason == nullptr ? "" : reason); });
 }
 
 int horovod_finalize(void) { return Guarded(horovod_tf::ProcessFinalize); }

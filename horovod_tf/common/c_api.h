@@ -24,6 +24,8 @@ extern "C" {
 HVD_EXPORT int horovod_init(void);
 /* Stops it on all ranks. Harmless when repeated. horovod_init works again afterwards. */
 HVD_EXPORT int horovod_shutdown(void);
+/* The same; the other ranks are told this reason, UTF-8 and ended by a zero byte. */
+HVD_EXPORT int horovod_shutdown_because(const char* reason);
 /* When the process ends, after horovod_shutdown: finalises MPI if horovod_init has initialised it
  * and no job has failed. horovod_init may fail afterwards. */
 HVD_EXPORT int horovod_finalize(void);

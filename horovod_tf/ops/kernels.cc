@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "horovod_tf/common/runtime/process_runtime.h"
+#include "horovod_tf/ops/cancellation_watch.h"
 #include "horovod_tf/ops/tf_adapter.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -46,19 +47,28 @@ absl::Status CheckProcessSet(OpKernelConstruction* construction) {
       std::to_string(process_set));
 }
 
-// Hands one tensor over. The one place where a kernel waits for peers, so also the place for
-// whatever can end that wait early.
+// Hands one tensor over. The one place where a kernel waits for peers, until they have come or the
+// step is cancelled.
 //
 // The context, and with it the input's buffer, lives until done() is called, which is the last
 // thing that happens here: done() may destroy the context.
 void Submit(OpKernelContext* context, TensorEntry entry, AsyncOpKernel::DoneCallback done) {
-  entry.done = Completion([context, done = std::move(done)](const Status& status) {
+  const auto watch = std::make_shared<CancellationWatch>(context->cancellation_manager());
+  if (!watch->Start()) {
+    context->SetStatus(absl::CancelledError("the step was cancelled before tensor '" +
+                                            entry.request.name + "' was submitted"));
+    return done();
+  }
+  entry.ticket = watch->ticket();
+  entry.done = Completion([context, watch, done = std::move(done)](const Status& status) {
+    watch->Stop();
     if (!status.ok()) context->SetStatus(ToTensorFlow(status));
     done();
   });
   std::vector<TensorEntry> group;
   group.push_back(std::move(entry));
   ProcessEnqueue(std::move(group));
+  watch->Submitted();
 }
 
 // Common to all collectives; a subclass's constructor says which collective it is.

@@ -59,6 +59,21 @@ TEST(InFlight, Empty_WhenEverythingThatWasAddedIsTaken) {
   EXPECT_TRUE(in_flight.empty());
 }
 
+TEST(InFlight, Find_KnowsTheTicketsOfWhatIsThere) {
+  std::vector<std::string> ended;
+  InFlight in_flight;
+  TensorEntry entry = Named("a", &ended);
+  entry.ticket = 7;
+  in_flight.Add(Named("without a ticket", &ended));
+  const Token a = in_flight.Add(std::move(entry));
+  EXPECT_EQ(in_flight.Find(7), a);
+  EXPECT_EQ(in_flight.NameOf(a), "a");
+  EXPECT_FALSE(in_flight.Find(8).has_value());
+  FinishAll(in_flight.Take({a}), Status::Ok());
+  EXPECT_FALSE(in_flight.Find(7).has_value());
+  FinishAll(in_flight.TakeAll(), Status::Ok());
+}
+
 TEST(InFlight, TakeAll_TakesOnlyWhatIsThere) {
   std::vector<std::string> ended;
   InFlight in_flight;

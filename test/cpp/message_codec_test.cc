@@ -49,6 +49,7 @@ Announce FullAnnounce() {
   announce.requests[0].prescale = 0.5;
   announce.requests[1].root_rank = 2;
   announce.requests[1].device = 1;
+  announce.withdrawn = {{"c", "no data", true}, {"d", "", false}};
   announce.shutdown = true;
   announce.shutdown_reason = "exit";
   return announce;
@@ -61,6 +62,7 @@ Log FullLog() {
           {DefineRecord{8, Gather()}, DefineRecord{200, Reduce()}, ExecuteRecord{{1, 2, 3, 9}},
            ExecuteRecord{sparse}, ExecuteOnceRecord{Gather()}, ForgetRecord{{4, 6}},
            ErrorRecord{{"x", "y"}, Status::FailedPrecondition("because")},
+           ErrorRecord{{"z"}, Status::Cancelled("it is over"), {0, 2}},
            ShutdownRecord{1, Status::Unknown("over")}}};
 }
 
@@ -189,7 +191,7 @@ TEST(MessageCodec, TheFrame_MustBeRight) {
   };
   ExpectRefused("", "truncated");
   ExpectRefused(with(0, 'G'), "magic 18503 instead of 18518");
-  ExpectRefused(with(2, 2), "wire version 2 where this library speaks 1");
+  ExpectRefused(with(2, 1), "wire version 1 where this library speaks 2");
   ExpectRefused(with(3, 0), "unknown message type 0; known are 1 to 4");
   ExpectRefused(with(3, 5), "unknown message type 5; known are 1 to 4");
   ExpectRefused(with(5, static_cast<char>(good[5] + 1)), "length");
@@ -211,7 +213,7 @@ TEST(MessageCodec, AnError_NamesMessageFieldAndOffset) {
 }
 
 TEST(MessageCodec, UnknownFlagsTypesAndCodes_AreNamed) {
-  ExpectRefused(Framed(kAnnounceType, "\x02\x00\x00\x00"s), "flags 2, of which only 1 are known");
+  ExpectRefused(Framed(kAnnounceType, "\x02\x00\x00\x00"s), "flags 2, of which only 5 are known");
   ExpectRefused(OneRecord(0, "\0"s), "unknown record type 0; known are 1 to 6");
   ExpectRefused(OneRecord(7, "\0"s), "unknown record type 7");
   ExpectRefused(Framed(kWelcomeType, "\x06\x01x\x00"s), "unknown status code 6");
@@ -230,6 +232,7 @@ TEST(MessageCodec, HostileCounts_AreRefusedWithoutMemory) {
                                      {"hosts", kWelcomeType, "\x00"s},
                                      {"known", kAnnounceType, "\x00\x00"s},
                                      {"requests", kAnnounceType, "\x00\x00\x00"s},
+                                     {"withdrawn", kAnnounceType, "\x04\x00\x00\x00"s},
                                      {"records", kLogType, "\x00"s},
                                      {"dimensions", kLogType, request},
                                      {"first dims", kLogType, request + '\0'},
@@ -296,6 +299,8 @@ TEST(MessageCodec, FieldsThatAreNotToBeSent_AreRefused) {
   ExpectRefused(Framed(kAnnounceType, head + "\x01"s + one + one + "\x00\x00"s), "factors of 1");
   ExpectRefused(Framed(kAnnounceType, head + "\x02\x01\x00\x00"s), "the CPU as device");
   ExpectRefused(Framed(kAnnounceType, head + "\x04\x00\x00"s), "flags 4");
+  ExpectRefused(Framed(kAnnounceType, "\x04\x00\x00\x00\x00"s), "no withdrawals");
+  ExpectRefused(Framed(kAnnounceType, "\x02\x00\x00\x00"s), "flags 2");
   ExpectRefused(Framed(kAnnounceType, head + "\x02"s + Varint(1ull << 40) + "\x00\x00"s),
                 "of more than 32 bits");
 }
@@ -330,6 +335,8 @@ TEST(MessageCodec, Records_MustSaySomething) {
   ExpectRefused(EncodeMessage(Log{0, {ForgetRecord{}}}), "a record about no tensor");
   ExpectRefused(EncodeMessage(Log{0, {ErrorRecord{{}, Status::Internal("x")}}}), "no tensor");
   ExpectRefused(EncodeMessage(Log{0, {ErrorRecord{{"x"}, Status::Ok()}}}), "status OK");
+  ExpectRefused(EncodeMessage(Log{0, {ErrorRecord{{"x"}, Status::Internal("x"), {1, 3}}}}),
+                "rank 3 of 3");
   ExpectRefused(EncodeMessage(Log{0, {ShutdownRecord{0, Status::Ok()}}}), "status OK");
   for (const int rank : {-1, kWorld}) {
     ExpectRefused(EncodeMessage(Log{0, {ShutdownRecord{rank, Status::Unknown("x")}}}),

@@ -173,6 +173,9 @@ TEST(Message, ErrorAndShutdown_KeepWhoAndWhy) {
   EXPECT_EQ(error.names, (std::vector<std::string>{"b", "a"}));
   EXPECT_EQ(error.status.code(), StatusCode::kInternal);
   EXPECT_EQ(error.status.message(), "why");
+  EXPECT_TRUE(error.ranks.empty());
+  EXPECT_EQ(TravelInLog(ErrorRecord{{"a"}, Status::Internal("why"), {0, 2}}).ranks,
+            (std::vector<std::uint32_t>{0, 2}));
   const ShutdownRecord shutdown = TravelInLog(ShutdownRecord{2, Status::Unknown("over")});
   EXPECT_EQ(shutdown.rank, 2);
   EXPECT_EQ(shutdown.status.code(), StatusCode::kUnknown);
@@ -220,7 +223,7 @@ TEST(Message, Bytes_AreThoseOfTheSpecification) {
   announce.applied = 300;
   announce.known = {8, 9, 10};
   EXPECT_EQ(EncodeMessage(announce),
-            "\x56\x48\x01\x03\x00\x07\x00\x00\x00"  // frame
+            "\x56\x48\x02\x03\x00\x07\x00\x00\x00"  // frame
             "\x00\xAC\x02"                          // flags, applied
             "\x02\x08\x02"                          // known
             "\x00"s);                               // requests
@@ -229,7 +232,7 @@ TEST(Message, Bytes_AreThoseOfTheSpecification) {
   TensorDefinition definition;
   definition.common = request;
   EXPECT_EQ(EncodeMessage(Log{2, {DefineRecord{8, definition}, ExecuteRecord{{8}}}}, 1),
-            "\x56\x48\x01\x04\x01\x24\x00\x00\x00"  // frame
+            "\x56\x48\x02\x04\x01\x24\x00\x00\x00"  // frame
             "\x02\x02"                              // first sequence, records
             "\x01\x08"                              // Define 8
             "\x01w\x00\x07\x01\x01"                 // name, kind, type, operation, flags

@@ -244,6 +244,81 @@ TEST_F(NegotiatorTest, Error_WithdrawsWhatIsStillQueued) {
   EXPECT_EQ(announce.requests[0], c_);
 }
 
+TEST_F(NegotiatorTest, Error_ForOtherRanksIsIgnored) {
+  negotiator_->Submit(a_, 1);
+  Take();
+  ASSERT_TRUE(Log({ErrorRecord{{"a"}, Status::Unknown("x"), {0}}}).ok());
+  EXPECT_TRUE(responses_.empty());
+  EXPECT_EQ(negotiator_->InFlight(), std::vector<Token>{1});
+  ASSERT_TRUE(Log({ErrorRecord{{"a"}, Status::Unknown("x"), {0, 1}}}).ok());
+  ASSERT_EQ(responses_.size(), 1u);
+  EXPECT_TRUE(negotiator_->InFlight().empty());
+}
+
+TEST_F(NegotiatorTest, Withdraw_BeforeTheAnnouncement_IsOnlyNoted) {
+  Teach(0, a_, 1);
+  negotiator_->Submit(a_, 2);
+  negotiator_->Submit(b_, 3);
+  EXPECT_TRUE(negotiator_->Withdraw("a", "no data"));
+  EXPECT_TRUE(negotiator_->Withdraw("b", "no data"));
+  EXPECT_TRUE(negotiator_->InFlight().empty());
+  negotiator_->Submit(a_, 4);
+  const Announce announce = Take();
+  EXPECT_EQ(announce.known, std::vector<TensorId>{0});
+  EXPECT_TRUE(announce.requests.empty());
+  ASSERT_EQ(announce.withdrawn.size(), 2u);
+  EXPECT_EQ(announce.withdrawn[0].name, "a");
+  EXPECT_FALSE(announce.withdrawn[0].announced);
+  EXPECT_EQ(announce.withdrawn[1].name, "b");
+}
+
+TEST_F(NegotiatorTest, Withdraw_AfterTheAnnouncement_IsAnnouncedOnceAndWaitsForItsAnswer) {
+  negotiator_->Submit(a_, 1);
+  Take();
+  EXPECT_FALSE(negotiator_->Withdraw("a", "no data"));
+  EXPECT_FALSE(negotiator_->Withdraw("a", "another"));
+  const Announce announce = Take();
+  ASSERT_EQ(announce.withdrawn.size(), 1u);
+  EXPECT_EQ(announce.withdrawn[0].name, "a");
+  EXPECT_EQ(announce.withdrawn[0].reason, "no data");
+  EXPECT_TRUE(announce.withdrawn[0].announced);
+  EXPECT_TRUE(NothingToSay());
+  EXPECT_EQ(negotiator_->InFlight(), std::vector<Token>{1});
+  ASSERT_TRUE(Log({ErrorRecord{{"a"}, Status::Cancelled("x"), {1}}}).ok());
+  EXPECT_TRUE(negotiator_->InFlight().empty());
+}
+
+TEST_F(NegotiatorTest, Withdraw_OfWhatIsDecided_IsAnsweredByItsExecution) {
+  negotiator_->Submit(a_, 1);
+  Take();
+  EXPECT_FALSE(negotiator_->Withdraw("a", "no data"));
+  ASSERT_TRUE(Log({DefineRecord{0, DefinitionOf(a_)}, ExecuteRecord{{0}}}).ok());
+  ASSERT_EQ(responses_.size(), 1u);
+  EXPECT_EQ(responses_[0].type, Response::Type::kExecute);
+  // The next submission is not the one that was withdrawn.
+  Take();
+  negotiator_->Submit(a_, 2);
+  EXPECT_TRUE(Take().withdrawn.empty());
+  EXPECT_TRUE(NothingToSay());
+}
+
+// The coordinator has forgotten who announced it, and so who withdrew it.
+TEST_F(NegotiatorTest, Withdraw_ThenForgotten_IsAnnouncedAndWithdrawnAgain) {
+  Teach(0, a_, 1);
+  negotiator_->Submit(a_, 2);
+  Take();
+  EXPECT_FALSE(negotiator_->Withdraw("a", "no data"));
+  EXPECT_EQ(Take().withdrawn.size(), 1u);
+  ASSERT_TRUE(Log({ForgetRecord{{0}}}).ok());
+  const Announce again = Take();
+  ASSERT_EQ(again.requests.size(), 1u);
+  EXPECT_TRUE(again.withdrawn.empty()) << "a withdrawal is about earlier messages";
+  const Announce then = Take();
+  EXPECT_TRUE(then.requests.empty());
+  ASSERT_EQ(then.withdrawn.size(), 1u);
+  EXPECT_EQ(then.withdrawn[0].name, "a");
+}
+
 TEST_F(NegotiatorTest, Shutdown_AnswersEverythingAndEndsTheTalk) {
   Teach(0, a_, 1);
   negotiator_->Submit(a_, 2);

@@ -71,6 +71,38 @@ TEST(TensorQueue, SeveralAdded_AreTakenOnceInOrder) {
   EXPECT_EQ(Names(queue.TakeNew()), std::vector<std::string>{"d"});
 }
 
+TEST(TensorQueue, Withdrawals_AreTakenWithWhatWasAdded) {
+  TensorQueue queue(kWorldSize);
+  TestEntry a("a", 1), b("b", 2);
+  bool was_empty = false;
+  queue.Withdraw({7, "no data"}, &was_empty);
+  EXPECT_TRUE(was_empty);
+  ASSERT_TRUE(queue.Add(Group(a.Make()), &was_empty).ok());
+  EXPECT_FALSE(was_empty) << "the background thread has been woken";
+  queue.Withdraw({8, "no data"}, &was_empty);
+  EXPECT_FALSE(was_empty);
+  std::vector<TicketWithdrawal> withdrawn;
+  EXPECT_EQ(Names(queue.TakeNew(&withdrawn)), std::vector<std::string>{"a"});
+  ASSERT_EQ(withdrawn.size(), 2U);
+  EXPECT_EQ(withdrawn[0].ticket, 7U);
+  EXPECT_EQ(withdrawn[1].reason, "no data");
+  withdrawn.clear();
+  ASSERT_TRUE(queue.Add(Group(b.Make()), &was_empty).ok());
+  EXPECT_TRUE(was_empty);
+  queue.TakeNew(&withdrawn);
+  EXPECT_TRUE(withdrawn.empty());
+}
+
+TEST(TensorQueue, Withdrawals_OfAClosedQueueAreDropped) {
+  TensorQueue queue(kWorldSize);
+  queue.Close(Status::Unknown("over"));
+  bool was_empty = false;
+  queue.Withdraw({7, "no data"}, &was_empty);
+  std::vector<TicketWithdrawal> withdrawn;
+  queue.TakeNew(&withdrawn);
+  EXPECT_TRUE(withdrawn.empty());
+}
+
 TEST(TensorQueue, EmptyGroup_IsNothing) {
   TensorQueue queue(kWorldSize);
   bool was_empty = true;

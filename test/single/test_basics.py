@@ -43,7 +43,8 @@ def declared() -> dict[str, tuple[list[str], str]]:
     found = {}
     for match in re.finditer(r"^HVD_EXPORT ([^;()]*?)\s*\b(\w+)\(([^)]*)\);", text, re.MULTILINE):
         result, name, arguments = match.groups()
-        found[name] = ([] if arguments == "void" else arguments.split(","), result)
+        types = [re.sub(r"\s*\b\w+$", "", argument) for argument in arguments.split(",")]
+        found[name] = ([] if arguments == "void" else types, result)
     # So that a declaration of another form cannot be overlooked.
     assert sorted(found) == sorted(re.findall(r"\b(horovod_\w+)\(", text))
     return found
@@ -297,6 +298,26 @@ def test_exit_without_shutdown_is_clean(run_python: Run, ending: str, status: in
     done = run_python(f"from horovod_tf.common import basics; basics.init(); {ending}")
     assert done.returncode == status
     assert (error in done.stderr) if error else done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [
+        ("", "its program has ended; has it had fewer steps or less data than the others?"),
+        ("sys.exit(3)", "its program has ended; has it had fewer steps or less data than the others?"),
+        ("1 / 0", "its program ended with ZeroDivisionError: division by zero"),
+        ("sys.excepthook = lambda *_: None; 1 / 0", "its program ended with ZeroDivisionError: division by zero"),
+        ("raise ValueError('x' * 5000)", "its program ended with ValueError: " + "x" * 960),
+        ("try: 1 / 0\nexcept ZeroDivisionError: pass", "its program has ended; has it had"),
+    ],
+)
+def test_exit_says_why_the_program_ends(run_python: Run, ending: str, reason: str) -> None:
+    done = run_python(
+        "import atexit, sys\nfrom horovod_tf.common import basics\n"
+        "atexit.register(lambda: print(basics._reason_for_ending()))\n" + ending
+    )
+    assert done.stdout.startswith(reason)
+    assert len(done.stdout) < 1100
 
 
 def test_exit_shuts_down_after_the_programs_own_exit_functions(run_python: Run) -> None:

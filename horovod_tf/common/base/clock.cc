@@ -1,6 +1,7 @@
 #include "horovod_tf/common/base/clock.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 
 #include "horovod_tf/common/base/mutex.h"
@@ -32,6 +33,12 @@ Duration FromSeconds(double seconds) {
 }
 
 double ToSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+std::string SecondsText(Duration duration) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g s", ToSeconds(duration));
+  return text;
+}
 
 const Clock& Clock::Real() {
   // Never destroyed: threads still wait by it while the process ends.

@@ -26,6 +26,7 @@ struct Config {
   bool stall_check_disable = false;         // HOROVOD_STALL_CHECK_DISABLE
   Duration stall_warning_time{};            // HOROVOD_STALL_CHECK_TIME_SECONDS
   Duration stall_shutdown_time{};           // HOROVOD_STALL_SHUTDOWN_TIME_SECONDS; 0: never
+  Duration withdrawal_grace{};              // HOROVOD_TF_WITHDRAWAL_GRACE_SECONDS
   LogLevel log_level{};                     // HOROVOD_LOG_LEVEL
   bool log_hide_time = false;               // HOROVOD_LOG_HIDE_TIME
   Duration init_timeout{};                  // HOROVOD_TF_INIT_TIMEOUT_SECONDS

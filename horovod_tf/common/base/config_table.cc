@@ -52,6 +52,10 @@ Table<ConfigVariable> ConfigVariables() {
        "600", "seconds",
        "After this long the job is ended, with an error on every rank that names the tensor. "
        "0: never. Less than the warning time is taken as the warning time."},
+      {"HOROVOD_TF_WITHDRAWAL_GRACE_SECONDS",
+       DurationField{&Config::withdrawal_grace, kSeconds, 0, kMaxSeconds}, "4", "seconds",
+       "When a rank's step is cancelled, what it asked for is withdrawn. Ranks that wait for the "
+       "same tensors get an error if it does not ask for them again within this time."},
       {"HOROVOD_LOG_LEVEL", LogLevelField{&Config::log_level}, "warning", "",
        "Least important messages that are still written to standard error."},
       {"HOROVOD_LOG_HIDE_TIME", BoolField{&Config::log_hide_time}, "false", "",

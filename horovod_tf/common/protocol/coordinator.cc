@@ -10,6 +10,7 @@
 #include "horovod_tf/common/protocol/request_checks.h"
 #include "horovod_tf/common/protocol/round_table.h"
 #include "horovod_tf/common/protocol/tensor_table.h"
+#include "horovod_tf/common/protocol/withdrawals.h"
 
 namespace horovod_tf {
 namespace {
@@ -49,6 +50,7 @@ class Coordinator::Impl {
         table_(options.capacity),
         rounds_(options.size),
         stall_monitor_(options.stall),
+        withdrawals_(options.withdrawal_grace),
         applied_(static_cast<std::size_t>(options.size), 0) {}
 
   Status OnAnnounce(int rank, const Announce& announce, TimePoint now);
@@ -73,12 +75,16 @@ class Coordinator::Impl {
   Status OnKnown(int rank, const Announce& announce, TimePoint now);
   Status OnUnknownId(int rank, TensorId id, std::uint64_t applied) const;
   Status OnRequest(int rank, const Request& request, std::uint64_t applied, TimePoint now);
+  void OnWithdrawal(int rank, const Withdrawal& withdrawal, TimePoint now);
+  void NoteReady(int rank, const std::string& name, CollectiveKind kind);
   void NoteComplete(Complete complete, TimePoint now);
+  void NoteNegotiated(const std::string& name);
 
   void Resolve(Log* log);
   bool ResolveNamed(Complete* complete, Log* log);
   bool ResolveDiffering(TensorId id, Log* log);
   void Fail(const std::string& name, Status status, Log* log);
+  void AnswerWithdrawals(TimePoint now, Log* log);
   bool ShouldExecute(TimePoint now) const;
   void Execute(Log* log);
   void MakeRoom(Log* log);
@@ -93,6 +99,9 @@ class Coordinator::Impl {
   TensorTable table_;
   RoundTable rounds_;
   StallMonitor stall_monitor_;
+  Withdrawals withdrawals_;
+  std::vector<ErrorRecord> withdrawn_;  // answers to withdrawals, to be written
+  TimePoint first_withdrawn_;           // of withdrawn_
   std::vector<std::uint64_t> applied_;  // by rank, as last announced
   std::uint64_t sequence_ = 0;          // of the next record
 
@@ -120,6 +129,8 @@ Status Coordinator::Impl::OnAnnounce(int rank, const Announce& announce, TimePoi
                                std::to_string(sequence_) + " there are");
   }
   applied = announce.applied;
+  // First: the requests of the same message may be for the same tensors, asked for again.
+  for (const Withdrawal& withdrawal : announce.withdrawn) OnWithdrawal(rank, withdrawal, now);
   HVD_RETURN_IF_ERROR(OnKnown(rank, announce, now));
   for (const Request& request : announce.requests) {
     HVD_RETURN_IF_ERROR(OnRequest(rank, request, announce.applied, now));
@@ -142,9 +153,9 @@ Status Coordinator::Impl::OnKnown(int rank, const Announce& announce, TimePoint 
       return Violation(rank, "it announced tensor '" + table_.definition(id).common.name +
                                  "' twice in one round");
     }
-    if (observer_ != nullptr) {
+    if (observer_ != nullptr || !withdrawals_.empty()) {
       const Request& common = table_.definition(id).common;
-      observer_->OnRankReady(common.name, common.kind, rank);
+      NoteReady(rank, common.name, common.kind);
     }
     if (outcome == RoundTable::Outcome::kComplete) NoteComplete({id, nullptr}, now);
   }
@@ -174,9 +185,38 @@ Status Coordinator::Impl::OnRequest(int rank, const Request& request, std::uint6
   if (outcome == RoundTable::Outcome::kTwice || outcome == RoundTable::Outcome::kUnknownId) {
     return Violation(rank, "it announced tensor '" + request.name + "' twice in one round");
   }
-  if (observer_ != nullptr) observer_->OnRankReady(request.name, request.kind, rank);
+  NoteReady(rank, request.name, request.kind);
   if (outcome == RoundTable::Outcome::kComplete) NoteComplete(complete, now);
   return Status::Ok();
+}
+
+// What is complete is decided, and its execution is the answer. And what this rank is not known to
+// have announced has been answered while the withdrawal was on its way.
+void Coordinator::Impl::OnWithdrawal(int rank, const Withdrawal& withdrawal, TimePoint now) {
+  const std::string& name = withdrawal.name;
+  if (!withdrawal.announced) return withdrawals_.Note(rank, withdrawal, now);
+  if (!rounds_.Withdraw(name, rank, table_)) return;
+  if (!rounds_.WaitingRound(name, table_).has_value()) NoteNegotiated(name);
+  withdrawals_.Note(rank, withdrawal, now);
+  Status status =
+      Status::Cancelled("withdrawn before all ranks asked for it: " + withdrawal.reason);
+  const std::vector<std::uint32_t> ranks = {static_cast<std::uint32_t>(rank)};
+  if (withdrawn_.empty()) first_withdrawn_ = now;
+  ErrorRecord* const last = withdrawn_.empty() ? nullptr : &withdrawn_.back();
+  if (last != nullptr && last->ranks == ranks && last->status.message() == status.message()) {
+    last->names.push_back(name);
+  } else {
+    withdrawn_.push_back(ErrorRecord{{name}, std::move(status), ranks});
+  }
+}
+
+void Coordinator::Impl::NoteReady(int rank, const std::string& name, CollectiveKind kind) {
+  if (!withdrawals_.empty()) withdrawals_.ComeBack(rank, name);
+  if (observer_ != nullptr) observer_->OnRankReady(name, kind, rank);
+}
+
+void Coordinator::Impl::NoteNegotiated(const std::string& name) {
+  if (observer_ != nullptr) observer_->OnNegotiated(name);
 }
 
 void Coordinator::Impl::NoteComplete(Complete complete, TimePoint now) {
@@ -190,6 +230,7 @@ void Coordinator::Impl::Advance(TimePoint now, Log* log) {
   if (stopped_) return;
   if (table_.AnyResting()) table_.EndRest(*std::min_element(applied_.begin(), applied_.end()));
   Resolve(log);
+  AnswerWithdrawals(now, log);
   if (ShouldExecute(now)) Execute(log);
   if (shutdown_.has_value()) {
     const std::string rank = std::to_string(shutdown_->rank);
@@ -210,11 +251,8 @@ void Coordinator::Impl::Advance(TimePoint now, Log* log) {
 // Checks what has become complete: what is wrong is answered at once, the rest is ready.
 void Coordinator::Impl::Resolve(Log* log) {
   for (Complete& complete : complete_) {
-    if (observer_ != nullptr) {
-      observer_->OnNegotiated(complete.named != nullptr
-                                  ? complete.named->first.name
-                                  : table_.definition(complete.id).common.name);
-    }
+    NoteNegotiated(complete.named != nullptr ? complete.named->first.name
+                                             : table_.definition(complete.id).common.name);
     if (complete.named != nullptr) {
       if (!ResolveNamed(&complete, log)) continue;
     } else if (rounds_.Differs(complete.id)) {
@@ -274,6 +312,20 @@ void Coordinator::Impl::Fail(const std::string& name, Status status, Log* log) {
   log->records.emplace_back(ErrorRecord{{name}, std::move(status)});
 }
 
+void Coordinator::Impl::AnswerWithdrawals(TimePoint now, Log* log) {
+  for (ErrorRecord& record : withdrawn_) log->records.emplace_back(std::move(record));
+  withdrawn_.clear();
+  if (withdrawals_.empty()) return;
+  for (Withdrawals::Failure& failure : withdrawals_.Overdue(now, rounds_, table_)) {
+    const std::string name = failure.round.name;
+    const std::vector<int>& waiting = failure.round.ready_ranks;
+    rounds_.Abandon(name, table_);
+    NoteNegotiated(name);
+    log->records.emplace_back(
+        ErrorRecord{{name}, std::move(failure.status), {waiting.begin(), waiting.end()}});
+  }
+}
+
 bool Coordinator::Impl::ShouldExecute(TimePoint now) const {
   if (ready_.empty()) return false;
   if (options_.fusion_threshold <= 0 || ready_bytes_ >= options_.fusion_threshold) return true;
@@ -330,17 +382,20 @@ void Coordinator::Impl::CheckStalls(TimePoint now, Log* log) {
 void Coordinator::Impl::Stop(int rank, Status status, Log* log) {
   if (!ready_.empty()) Execute(log);
   if (observer_ != nullptr) {
-    for (const PendingTensor& pending : Pending()) observer_->OnNegotiated(pending.name);
+    for (const PendingTensor& pending : Pending()) NoteNegotiated(pending.name);
   }
   log->records.emplace_back(ShutdownRecord{rank, std::move(status)});
   stopped_ = true;
   rounds_.Clear();
+  withdrawals_.Clear();
 }
 
 TimePoint Coordinator::Impl::NextDeadline() const {
   if (stopped_) return kNever;
   TimePoint deadline = stall_monitor_.NextCheck(rounds_.WaitingSince());
-  if (!complete_.empty()) deadline = std::min(deadline, first_complete_);  // Advance is due
+  deadline = std::min(deadline, withdrawals_.NextCheck());
+  if (!withdrawn_.empty()) deadline = std::min(deadline, first_withdrawn_);  // Advance is due
+  if (!complete_.empty()) deadline = std::min(deadline, first_complete_);    // and here
   if (!ready_.empty()) {
     deadline = std::min(deadline, AfterDelay(first_complete_, options_.cycle_time));
   }

@@ -22,6 +22,7 @@ struct CoordinatorOptions {
   std::int64_t capacity = 65536;             // tensors with an id; 0: none
   Duration cycle_time{0};                    // longest wait for more to fuse
   StallOptions stall;
+  Duration withdrawal_grace{0};  // how long a rank that has withdrawn a tensor is waited for
 };
 
 // Told what the negotiation of each tensor is doing (the timeline). Called in the middle of

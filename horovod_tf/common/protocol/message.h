@@ -20,7 +20,7 @@
 namespace horovod_tf {
 
 inline constexpr std::uint16_t kWireMagic = 0x4856;
-inline constexpr std::uint8_t kWireVersion = 1;
+inline constexpr std::uint8_t kWireVersion = 2;
 // Set 0 is all ranks. Others have a coordinator of their own and share nothing but the transport.
 inline constexpr std::uint32_t kGlobalProcessSet = 0;
 
@@ -71,12 +71,20 @@ struct Welcome {
   std::vector<std::string> hosts;  // by rank
 };
 
+// A tensor that its rank has asked for and does not want any more.
+struct Withdrawal {
+  std::string name;
+  std::string reason;
+  bool announced = true;  // by an earlier message; else nobody has to answer this
+};
+
 // Rank -> coordinator: what became ready here since the last one.
 struct Announce {
   std::uint64_t applied = 0;      // log records this rank has applied
   std::vector<TensorId> known;    // ready, and equal to what the definition with this id says
   std::vector<Request> requests;  // ready, in full
-  bool shutdown = false;          // this rank asks everybody to stop
+  std::vector<Withdrawal> withdrawn;
+  bool shutdown = false;  // this rank asks everybody to stop
   std::string shutdown_reason;
 };
 
@@ -98,6 +106,8 @@ struct ForgetRecord {  // these ids mean nothing any more
 struct ErrorRecord {  // this round of these tensors failed; everything else goes on
   std::vector<std::string> names;
   Status status;
+  // Whom it is about, increasing; empty: all. The announcements of other ranks may be on their way.
+  std::vector<std::uint32_t> ranks{};
 };
 struct ShutdownRecord {  // the last record
   int rank = 0;          // who asked

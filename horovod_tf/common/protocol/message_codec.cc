@@ -23,11 +23,15 @@ constexpr std::uint8_t kHasFactors = 1;  // else both are 1
 constexpr std::uint8_t kHasDevice = 2;   // else the CPU
 // Bits of an announcement's flags.
 constexpr std::uint8_t kAsksShutdown = 1;
+constexpr std::uint8_t kWithdraws = 4;
+// Bits of a withdrawal's flags.
+constexpr std::uint8_t kWasAnnounced = 1;
 
 // Fewest bytes that one of these takes, to refuse counts that cannot be true.
 constexpr std::size_t kMinStringBytes = 1;
 constexpr std::size_t kMinRequestBytes = 8;
 constexpr std::size_t kMinRecordBytes = 2;
+constexpr std::size_t kMinWithdrawalBytes = 3;
 
 bool HasFactors(const Request& request) {
   return request.prescale != 1.0 || request.postscale != 1.0;
@@ -54,11 +58,13 @@ class Encoder {
   }
 
   void Write(const Announce& announce) {
-    writer_.U8(announce.shutdown ? kAsksShutdown : 0);
+    writer_.U8(static_cast<std::uint8_t>((announce.shutdown ? kAsksShutdown : 0) |
+                                         (announce.withdrawn.empty() ? 0 : kWithdraws)));
     writer_.Varint(announce.applied);
     WriteIdSet(announce.known, &writer_);
     writer_.Varint(announce.requests.size());
     for (const Request& request : announce.requests) Write(request);
+    if (!announce.withdrawn.empty()) Write(announce.withdrawn);
     if (announce.shutdown) writer_.String(announce.shutdown_reason);
   }
 
@@ -82,6 +88,7 @@ class Encoder {
   void Write(const ErrorRecord& record) {
     Write(record.names);
     Write(record.status);
+    WriteIdSet(record.ranks, &writer_);
   }
   void Write(const ShutdownRecord& record) {
     writer_.SignedVarint(record.rank);
@@ -96,6 +103,15 @@ class Encoder {
   void Write(const std::vector<std::string>& strings) {
     writer_.Varint(strings.size());
     for (const std::string& string : strings) writer_.String(string);
+  }
+
+  void Write(const std::vector<Withdrawal>& withdrawn) {
+    writer_.Varint(withdrawn.size());
+    for (const Withdrawal& withdrawal : withdrawn) {
+      writer_.String(withdrawal.name);
+      writer_.String(withdrawal.reason);
+      writer_.U8(withdrawal.announced ? kWasAnnounced : 0);
+    }
   }
 
   void Write(const Request& request) {
@@ -184,7 +200,8 @@ class Decoder {
 
   void Read(Announce* announce) {
     Field("flags");
-    announce->shutdown = ReadFlags(kAsksShutdown) != 0;
+    const std::uint8_t flags = ReadFlags(kAsksShutdown | kWithdraws);
+    announce->shutdown = (flags & kAsksShutdown) != 0;
     Field("applied");
     announce->applied = reader_.Varint();
     Field("known");
@@ -194,6 +211,8 @@ class Decoder {
     for (std::size_t i = 0; i < count && reader_.ok(); ++i) {
       announce->requests.push_back(ReadRequest());
     }
+    Field("withdrawn");
+    if ((flags & kWithdraws) != 0) announce->withdrawn = ReadWithdrawals();
     Field("shutdown_reason");
     if (announce->shutdown) announce->shutdown_reason = reader_.String();
   }
@@ -246,6 +265,11 @@ class Decoder {
     record->names = ReadStrings();
     CheckNotEmpty(record->names.size());
     record->status = ReadError();
+    record->ranks = ReadIds();
+    if (!record->ranks.empty() && record->ranks.back() >= world_size_) {
+      reader_.Fail("rank " + std::to_string(record->ranks.back()) + " of " +
+                   std::to_string(world_size_));
+    }
   }
   void Read(ShutdownRecord* record) {
     Field("records.Shutdown");
@@ -303,6 +327,19 @@ class Decoder {
     const std::size_t count = reader_.Count(kMinStringBytes);
     for (std::size_t i = 0; i < count && reader_.ok(); ++i) strings.emplace_back(reader_.String());
     return strings;
+  }
+
+  std::vector<Withdrawal> ReadWithdrawals() {
+    std::vector<Withdrawal> withdrawn;
+    const std::size_t count = reader_.Count(kMinWithdrawalBytes);
+    if (count == 0) reader_.Fail("no withdrawals, which are not to be sent");
+    for (std::size_t i = 0; i < count && reader_.ok(); ++i) {
+      Withdrawal& withdrawal = withdrawn.emplace_back();
+      withdrawal.name = reader_.String();
+      withdrawal.reason = reader_.String();
+      withdrawal.announced = ReadFlags(kWasAnnounced) != 0;
+    }
+    return withdrawn;
   }
 
   // A set of a million ids takes a few bytes, so what bounds the memory of a message is one limit

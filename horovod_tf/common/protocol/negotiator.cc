@@ -28,6 +28,7 @@ class Negotiator::Impl {
   }
 
   void Submit(Request request, Token token);
+  bool Withdraw(const std::string& name, std::string reason);
   void RequestShutdown(std::string reason);
   bool TakeAnnounce(Announce* announce);
   Status OnLog(const Log& log, std::vector<Response>* responses);
@@ -71,6 +72,22 @@ void Negotiator::Impl::Submit(Request request, Token token) {
   }
 }
 
+bool Negotiator::Impl::Withdraw(const std::string& name, std::string reason) {
+  ReplicaEntry* const entry = table_.Find(name);
+  HVD_CHECK(entry != nullptr && entry->state != FlightState::kNone, "only what is in flight");
+  if (entry->state < FlightState::kAnnouncedById) {
+    Unqueue(name, *entry);
+    entry->Land();
+    next_.withdrawn.push_back({name, std::move(reason), /*announced=*/false});
+    table_.Tidy(name);
+    return true;
+  }
+  if (entry->withdrawn != nullptr) return false;
+  entry->withdrawn = std::make_unique<const std::string>(reason);
+  next_.withdrawn.push_back({name, std::move(reason), /*announced=*/true});
+  return false;
+}
+
 void Negotiator::Impl::RequestShutdown(std::string reason) {
   if (std::exchange(shutdown_asked_, true)) return;  // the first reason counts
   next_.shutdown = true;
@@ -79,13 +96,20 @@ void Negotiator::Impl::RequestShutdown(std::string reason) {
 
 bool Negotiator::Impl::TakeAnnounce(Announce* announce) {
   if (stopped_) return false;
-  if (next_.known.empty() && next_.requests.empty() && !next_.shutdown) return false;
+  if (next_.known.empty() && next_.requests.empty() && next_.withdrawn.empty() && !next_.shutdown) {
+    return false;
+  }
   std::sort(next_.known.begin(), next_.known.end());
   for (const TensorId id : next_.known) table_.Find(id)->state = FlightState::kAnnouncedById;
+  Announce after;  // the message after this one
   for (const Request& request : next_.requests) {
-    table_.At(request.name).state = FlightState::kAnnouncedInFull;
+    ReplicaEntry& entry = table_.At(request.name);
+    entry.state = FlightState::kAnnouncedInFull;
+    // The coordinator has forgotten its id, and with it that it was withdrawn.
+    if (entry.withdrawn != nullptr)
+      after.withdrawn.push_back({request.name, *entry.withdrawn, /*announced=*/true});
   }
-  *announce = std::exchange(next_, Announce{});
+  *announce = std::exchange(next_, std::move(after));
   announce->applied = applied_;
   return true;
 }
@@ -192,6 +216,9 @@ Status Negotiator::Impl::Apply(const ForgetRecord& record, std::vector<Response>
 }
 
 Status Negotiator::Impl::Apply(const ErrorRecord& record, std::vector<Response>* responses) {
+  const std::vector<std::uint32_t>& ranks = record.ranks;
+  const auto rank = static_cast<std::uint32_t>(rank_);
+  if (!ranks.empty() && !std::binary_search(ranks.begin(), ranks.end(), rank)) return Status::Ok();
   Response response;
   response.type = Response::Type::kError;
   response.status = record.status;
@@ -231,6 +258,9 @@ Negotiator::Negotiator(int rank, int size) : impl_(std::make_unique<Impl>(rank, 
 Negotiator::~Negotiator() = default;
 
 void Negotiator::Submit(Request request, Token token) { impl_->Submit(std::move(request), token); }
+bool Negotiator::Withdraw(const std::string& name, std::string reason) {
+  return impl_->Withdraw(name, std::move(reason));
+}
 void Negotiator::RequestShutdown(std::string reason) { impl_->RequestShutdown(std::move(reason)); }
 bool Negotiator::TakeAnnounce(Announce* announce) { return impl_->TakeAnnounce(announce); }
 Status Negotiator::OnLog(const Log& log, std::vector<Response>* responses) {

@@ -37,6 +37,11 @@ class Negotiator {
   // REQUIRES: ValidateRequest(request, size).ok(), and no submission of this name is in flight
   // here.
   void Submit(Request request, Token token);
+  // Takes a submission back. True: it has not been announced, the log will say nothing of it, and
+  // the caller finishes it. False: the log says what becomes of it, an error if the others have not
+  // asked for it too. Harmless when repeated. REQUIRES: a submission of this name is in flight
+  // here.
+  bool Withdraw(const std::string& name, std::string reason);
   // Asks all ranks to stop; the answer is a kShutdown response.
   void RequestShutdown(std::string reason);
 

@@ -32,12 +32,15 @@ struct ReplicaEntry {
   Request own;                 // what this rank asks for under `id`
   // What was submitted, while it is in flight in full; what is in flight by id equals `own`.
   std::unique_ptr<const Request> in_full;
+  // Why this rank does not want it any more; null: it does.
+  std::unique_ptr<const std::string> withdrawn;
 
   const Request& submitted() const { return in_full != nullptr ? *in_full : own; }
   // Ends the flight.
   void Land() {
     state = FlightState::kNone;
     in_full.reset();
+    withdrawn.reset();
   }
 };
 

@@ -56,6 +56,11 @@ RoundTable::Outcome RoundTable::AnnounceIdInFull(TensorId id, int rank, std::uin
   return outcome;
 }
 
+bool RoundTable::Waits(TensorId id) const {
+  const Round& round = rounds_[id];
+  return round.usable_from != kUnusable && round.missing > 0 && round.missing < size_;
+}
+
 RoundTable::Outcome RoundTable::AnnounceNamed(int rank, const Request& request, TimePoint now,
                                               NamedRound** round) {
   const auto [entry, opened] = named_.try_emplace(request.name);
@@ -74,6 +79,69 @@ RoundTable::Outcome RoundTable::AnnounceNamed(int rank, const Request& request, 
   if (--it.missing > 0) return Outcome::kCounted;
   --waiting_;
   return Outcome::kComplete;
+}
+
+namespace {
+
+void DropRank(int rank, DifferingRequests* differing) {
+  const auto is_its = [rank](const auto& one) { return one.first == rank; };
+  differing->erase(std::remove_if(differing->begin(), differing->end(), is_its), differing->end());
+}
+
+}  // namespace
+
+bool RoundTable::Withdraw(const std::string& name, int rank, const TensorTable& table) {
+  const std::optional<PendingTensor> waiting = WaitingRound(name, table);
+  if (!waiting.has_value()) return false;
+  const std::vector<int>& ready = waiting->ready_ranks;
+  if (!std::binary_search(ready.begin(), ready.end(), rank)) return false;
+  if (ready.size() == 1) {
+    Abandon(name, table);
+  } else if (const std::optional<TensorId> id = table.Find(name)) {
+    WithdrawId(*id, rank);
+  } else {
+    WithdrawNamed(&named_.at(name), rank);
+  }
+  return true;
+}
+
+void RoundTable::WithdrawId(TensorId id, int rank) {
+  const auto bit = static_cast<std::size_t>(rank);
+  announced_[id * words_ + bit / 64] &= ~(std::uint64_t{1} << (bit % 64));
+  Round& round = rounds_[id];
+  ++round.missing;
+  if (!round.differs) return;
+  DropRank(rank, &differing_.at(id));
+  if (!differing_.at(id).empty()) return;
+  differing_.erase(id);
+  round.differs = false;
+}
+
+// That `first` may have been this rank's request does no harm: it says what those ask for who do
+// not differ from it, and before the round is complete this rank says again what it asks for.
+void RoundTable::WithdrawNamed(NamedRound* round, int rank) {
+  round->announced[static_cast<std::size_t>(rank)] = false;
+  ++round->missing;
+  DropRank(rank, &round->differing);
+}
+
+std::optional<PendingTensor> RoundTable::WaitingRound(const std::string& name,
+                                                      const TensorTable& table) const {
+  if (const std::optional<TensorId> id = table.Find(name)) {
+    return Waits(*id) ? std::optional(DescribeId(*id, table)) : std::nullopt;
+  }
+  const auto named = named_.find(name);
+  const bool waits = named != named_.end() && named->second.missing > 0;
+  return waits ? std::optional(DescribeNamed(named->second)) : std::nullopt;
+}
+
+void RoundTable::Abandon(const std::string& name, const TensorTable& table) {
+  --waiting_;
+  if (const std::optional<TensorId> id = table.Find(name)) {
+    EndIdRound(*id);
+  } else {
+    EndNamedRound(name);
+  }
 }
 
 std::optional<TimePoint> RoundTable::WaitingSince() const {
@@ -110,10 +178,7 @@ std::vector<PendingTensor> RoundTable::Waiting(const TensorTable& table) const {
   std::vector<PendingTensor> waiting;
   if (!AnyWaiting()) return waiting;
   for (TensorId id = 0; id < rounds_.size(); ++id) {
-    const Round& round = rounds_[id];
-    if (round.usable_from != kUnusable && round.missing > 0 && round.missing < size_) {
-      waiting.push_back(DescribeId(id, table));
-    }
+    if (Waits(id)) waiting.push_back(DescribeId(id, table));
   }
   for (const auto& [name, round] : named_) {
     if (round.missing > 0) waiting.push_back(DescribeNamed(round));

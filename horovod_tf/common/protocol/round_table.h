@@ -89,6 +89,16 @@ class RoundTable {
   Outcome AnnounceNamed(int rank, const Request& request, TimePoint now, NamedRound** round);
   void EndNamedRound(const std::string& name) { named_.erase(name); }
 
+  // ---- tensors by name, with or without an id: slower ------------------------------------------
+  // `rank` takes its announcement back. Nothing happens, and false, if the tensor is not waiting
+  // for other ranks or this rank has not announced it.
+  bool Withdraw(const std::string& name, int rank, const TensorTable& table);
+  // The round that waits for ranks under this name, if there is one.
+  std::optional<PendingTensor> WaitingRound(const std::string& name,
+                                            const TensorTable& table) const;
+  // Ends that round before it is complete. REQUIRES: WaitingRound has a value.
+  void Abandon(const std::string& name, const TensorTable& table);
+
   // ---- what is waiting for ranks -------------------------------------------------------------
   bool AnyWaiting() const { return waiting_ > 0; }
   // Not later than the time since when the oldest one waits, which is not worth knowing exactly
@@ -116,6 +126,9 @@ class RoundTable {
     if (waiting_++ == 0) waiting_since_ = now;
   }
   bool HasAnnounced(TensorId id, int rank) const;
+  bool Waits(TensorId id) const;
+  void WithdrawId(TensorId id, int rank);
+  void WithdrawNamed(NamedRound* round, int rank);
   PendingTensor DescribeId(TensorId id, const TensorTable& table) const;
   PendingTensor DescribeNamed(const NamedRound& round) const;
 

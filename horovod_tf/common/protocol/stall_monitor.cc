@@ -1,7 +1,6 @@
 #include "horovod_tf/common/protocol/stall_monitor.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace horovod_tf {
 namespace {
@@ -23,15 +22,9 @@ std::string RankList(const std::vector<int>& ranks) {
   return text;
 }
 
-std::string Seconds(Duration duration) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.6g s", ToSeconds(duration));
-  return text;
-}
-
 // "'x' for 61 s [ready ranks: 0-2] [missing ranks: 3]".
 std::string Describe(const PendingTensor& tensor, TimePoint now) {
-  return "'" + tensor.name + "' for " + Seconds(now - tensor.since) +
+  return "'" + tensor.name + "' for " + SecondsText(now - tensor.since) +
          " [ready ranks: " + RankList(tensor.ready_ranks) +
          "] [missing ranks: " + RankList(tensor.missing_ranks) + "]";
 }
@@ -54,7 +47,7 @@ std::string WarningText(TimePoint now, Duration warning_time,
   std::string text =
       "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of "
       "ranks and are waiting for the remainder of ranks for more than " +
-      Seconds(warning_time) +
+      SecondsText(warning_time) +
       ". This may mean that different ranks submit different tensors, or that only a subset of "
       "ranks submits any (one has left its training loop, or is much slower); ranks that wait for "
       "each other's tensors like this deadlock. Stalled:";
@@ -90,7 +83,7 @@ StallReport StallMonitor::Check(TimePoint now, const std::vector<PendingTensor>&
     if (!expired.empty()) {
       report.shutdown =
           Status::Unknown("Not all ranks submitted tensor " + Describe(*expired.front(), now) +
-                          ", which is more than the " + Seconds(options_.shutdown_time) +
+                          ", which is more than the " + SecondsText(options_.shutdown_time) +
                           " that HOROVOD_STALL_SHUTDOWN_TIME_SECONDS allows.");
     }
   }

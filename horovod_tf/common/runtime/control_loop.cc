@@ -1,5 +1,6 @@
 #include "horovod_tf/common/runtime/control_loop.h"
 
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -15,6 +16,7 @@ std::unique_ptr<Coordinator> MakeCoordinator(const LoopSurroundings& with) {
   options.fusion_threshold = with.config.fusion_threshold_bytes;
   options.capacity = with.config.cache_capacity;
   options.cycle_time = with.config.cycle_time;
+  options.withdrawal_grace = with.config.withdrawal_grace;
   options.stall.enabled = !with.config.stall_check_disable;
   options.stall.warning_time = with.config.stall_warning_time;
   options.stall.shutdown_time = with.config.stall_shutdown_time;
@@ -30,9 +32,11 @@ ControlLoop::ControlLoop(const LoopSurroundings& surroundings)
       executor_(with_.backends, with_.transport, with_.timeline) {}
 
 Status ControlLoop::Turn(bool* worked) {
-  std::vector<TensorEntry> entries = with_.queue.TakeNew();
-  *worked = !entries.empty();
+  std::vector<TicketWithdrawal> withdrawn;
+  std::vector<TensorEntry> entries = with_.queue.TakeNew(&withdrawn);
+  *worked = !entries.empty() || !withdrawn.empty();
   Submit(std::move(entries));
+  Withdraw(std::move(withdrawn));
   HVD_RETURN_IF_ERROR(TakeMessages(worked));
   if (stopped()) return Status::Ok();
   const Status sent = AnnounceNew(worked);
@@ -63,6 +67,19 @@ void ControlLoop::Submit(std::vector<TensorEntry> entries) {
   for (TensorEntry& entry : entries) {
     Request request = entry.request;
     negotiator_.Submit(std::move(request), in_flight_.Add(std::move(entry)));
+  }
+}
+
+// A tensor that is not in flight any more has been answered, or its operation runs: all ranks take
+// part in it, so it ends.
+void ControlLoop::Withdraw(std::vector<TicketWithdrawal> withdrawn) {
+  for (TicketWithdrawal& withdrawal : withdrawn) {
+    const std::optional<Token> token = in_flight_.Find(withdrawal.ticket);
+    if (!token.has_value()) continue;
+    const Status status = Status::Cancelled("withdrawn: " + withdrawal.reason);
+    if (negotiator_.Withdraw(in_flight_.NameOf(*token), std::move(withdrawal.reason))) {
+      FinishAll(in_flight_.Take({*token}), status);
+    }
   }
 }
 

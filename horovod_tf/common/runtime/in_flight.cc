@@ -36,6 +36,13 @@ std::vector<TensorEntry> InFlight::Take(const std::vector<Token>& tokens) {
   return entries;
 }
 
+std::optional<Token> InFlight::Find(std::uint64_t ticket) const {
+  for (Token token = 0; token < slots_.size(); ++token) {
+    if (slots_[token].used && slots_[token].entry.ticket == ticket) return token;
+  }
+  return std::nullopt;
+}
+
 std::vector<TensorEntry> InFlight::TakeAll() {
   std::vector<Token> tokens;
   for (Token token = 0; token < slots_.size(); ++token) {

@@ -2,6 +2,9 @@
 #ifndef HOROVOD_TF_COMMON_RUNTIME_IN_FLIGHT_H_
 #define HOROVOD_TF_COMMON_RUNTIME_IN_FLIGHT_H_
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "horovod_tf/common/base/status.h"
@@ -23,6 +26,9 @@ class InFlight {
   // Takes them out, in the order of `tokens`. REQUIRES: each was added and not taken since.
   std::vector<TensorEntry> Take(const std::vector<Token>& tokens);
   std::vector<TensorEntry> TakeAll();
+  // Looks at all of them, since tensors are rarely withdrawn. `ticket` is not 0.
+  std::optional<Token> Find(std::uint64_t ticket) const;
+  const std::string& NameOf(Token token) const { return slots_[token].entry.request.name; }
   bool empty() const { return free_.size() == slots_.size(); }
 
  private:

@@ -1,6 +1,5 @@
 #include "horovod_tf/common/runtime/opening.h"
 
-#include <cstdio>
 #include <utility>
 #include <variant>
 
@@ -89,12 +88,6 @@ class Opening {
 };
 
 }  // namespace
-
-std::string SecondsText(Duration duration) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3g s", ToSeconds(duration));
-  return text;
-}
 
 Hello MakeHello(const Transport& transport, const Config& config,
                 const std::vector<std::pair<std::string, std::string>>& more) {

@@ -14,9 +14,6 @@
 
 namespace horovod_tf {
 
-// "1.5 s", as error texts name a time limit.
-std::string SecondsText(Duration duration);
-
 // What this rank brings: the library's version, its host, the settings of `config` that all ranks
 // must share, and `more`. Settings that only rank 0 uses are not among them.
 Hello MakeHello(const Transport& transport, const Config& config,

@@ -251,4 +251,9 @@ void ProcessEnqueue(std::vector<TensorEntry> group) {
   }
 }
 
+void ProcessWithdraw(std::uint64_t ticket, std::string_view reason) {
+  const std::shared_ptr<Job> job = Process().Copy();
+  if (job != nullptr) job->runtime->Withdraw(ticket, reason);
+}
+
 }  // namespace horovod_tf

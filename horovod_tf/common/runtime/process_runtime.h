@@ -2,6 +2,7 @@
 #ifndef HOROVOD_TF_COMMON_RUNTIME_PROCESS_RUNTIME_H_
 #define HOROVOD_TF_COMMON_RUNTIME_PROCESS_RUNTIME_H_
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,9 @@ HVD_EXPORT Status ProcessNotInitialized();
 HVD_EXPORT std::optional<bool> ProcessMpiThreadsSupported();
 // As Runtime::Enqueue; before init everything is finished with FailedPrecondition.
 HVD_EXPORT void ProcessEnqueue(std::vector<TensorEntry> group);
+
+// As Runtime::Withdraw; nothing if there is no job.
+HVD_EXPORT void ProcessWithdraw(std::uint64_t ticket, std::string_view reason);
 
 }  // namespace horovod_tf
 

@@ -80,6 +80,12 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     if (was_empty && !OnBackgroundThread()) transport_.Wake();
   }
 
+  void Withdraw(std::uint64_t ticket, std::string_view reason) {
+    bool was_empty = false;
+    queue_.Withdraw({ticket, std::string(reason)}, &was_empty);
+    if (was_empty && !OnBackgroundThread()) transport_.Wake();
+  }
+
   Status Stop(std::string_view reason) {
     if (state() == RuntimeState::kIdle) return Status::Ok();
     lifecycle_.AskToStop(reason);
@@ -241,6 +247,9 @@ Runtime::~Runtime() { impl_->StopBeforeDestruction(); }
 
 Status Runtime::Start() { return impl_->Start(); }
 void Runtime::Enqueue(std::vector<TensorEntry> group) { impl_->Enqueue(std::move(group)); }
+void Runtime::Withdraw(std::uint64_t ticket, std::string_view reason) {
+  impl_->Withdraw(ticket, reason);
+}
 Status Runtime::Stop(std::string_view reason) { return impl_->Stop(reason); }
 RuntimeState Runtime::state() const { return impl_->state(); }
 Status Runtime::failure() const { return impl_->failure(); }

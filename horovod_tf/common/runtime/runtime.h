@@ -3,6 +3,7 @@
 #ifndef HOROVOD_TF_COMMON_RUNTIME_RUNTIME_H_
 #define HOROVOD_TF_COMMON_RUNTIME_RUNTIME_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -50,6 +51,13 @@ class Runtime {
   // is finished exactly once whatever happens, perhaps before this returns, perhaps on another
   // thread.
   void Enqueue(std::vector<TensorEntry> group);
+
+  // The tensor with this ticket is not wanted any more (its step was cancelled). It ends soon: with
+  // Cancelled, unless all ranks have asked for it by now; then with its result. Peers that wait for
+  // it get an error that names this rank and `reason`, if it does not ask for the tensor again
+  // within the configured time. Returns at once; calls back no completion. Harmless when repeated
+  // and when the tensor has ended, but not before it was enqueued.
+  void Withdraw(std::uint64_t ticket, std::string_view reason);
 
   // Asks all ranks to stop, waits until this one has stopped (or for the configured time, then
   // fails), and joins the thread; every completion has been finished then. OK, or the first failure

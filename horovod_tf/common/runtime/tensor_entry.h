@@ -2,6 +2,7 @@
 #ifndef HOROVOD_TF_COMMON_RUNTIME_TENSOR_ENTRY_H_
 #define HOROVOD_TF_COMMON_RUNTIME_TENSOR_ENTRY_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "horovod_tf/common/base/framework.h"
@@ -11,6 +12,8 @@
 namespace horovod_tf {
 
 struct TensorEntry {
+  // What it can be withdrawn by, never used twice in a process; 0: it cannot be.
+  std::uint64_t ticket = 0;
   Request request;  // type and shape are the input's
   TensorView input;
   // Where the result goes: given by the submitter for kinds whose output has the input's shape (it

@@ -14,9 +14,12 @@ namespace horovod_tf {
 struct TensorQueue::State {
   mutable Mutex mutex;
   std::vector<TensorEntry> added HVD_GUARDED_BY(mutex);
+  std::vector<TicketWithdrawal> withdrawn HVD_GUARDED_BY(mutex);
   std::unordered_set<std::string> names HVD_GUARDED_BY(mutex);  // in flight
   Status closed HVD_GUARDED_BY(mutex);                          // not OK: why Add refuses
 
+  // Whether the background thread has nothing to look at.
+  bool Idle() const HVD_REQUIRES(mutex) { return added.empty() && withdrawn.empty(); }
   void Forget(const std::string& name) HVD_EXCLUDES(mutex) {
     MutexLock lock(mutex);
     names.erase(name);
@@ -105,7 +108,7 @@ Status TensorQueue::Insert(std::vector<TensorEntry>* group, bool* was_empty) {
     for (std::size_t k = 0; k < i; ++k) state.names.erase((*group)[k].request.name);
     return DuplicateName(name);
   }
-  if (was_empty != nullptr) *was_empty = state.added.empty() && !group->empty();
+  if (was_empty != nullptr) *was_empty = state.Idle() && !group->empty();
   for (TensorEntry& entry : *group) {
     // Only now: an entry that is refused must not forget its namesake that is in flight.
     entry.done.AddBefore([shared = state_, name = entry.request.name] { shared->Forget(name); });
@@ -114,10 +117,17 @@ Status TensorQueue::Insert(std::vector<TensorEntry>* group, bool* was_empty) {
   return Status::Ok();
 }
 
-std::vector<TensorEntry> TensorQueue::TakeNew() {
+void TensorQueue::Withdraw(TicketWithdrawal withdrawal, bool* was_empty) {
+  MutexLock lock(state_->mutex);
+  *was_empty = state_->Idle();
+  if (state_->closed.ok()) state_->withdrawn.push_back(std::move(withdrawal));
+}
+
+std::vector<TensorEntry> TensorQueue::TakeNew(std::vector<TicketWithdrawal>* withdrawn) {
   std::vector<TensorEntry> taken;
   MutexLock lock(state_->mutex);
   taken.swap(state_->added);
+  if (withdrawn != nullptr) withdrawn->swap(state_->withdrawn);
   return taken;
 }
 

@@ -3,13 +3,21 @@
 #define HOROVOD_TF_COMMON_RUNTIME_TENSOR_QUEUE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/runtime/tensor_entry.h"
 
 namespace horovod_tf {
+
+// Somebody does not want the tensor any more that was submitted with this ticket.
+struct TicketWithdrawal {
+  std::uint64_t ticket = 0;
+  std::string reason;
+};
 
 // Thread rule: safe for use from any thread. No callback runs while its lock is held.
 class TensorQueue {
@@ -27,8 +35,12 @@ class TensorQueue {
   // says whether the background thread has to be woken. Returns what the completions were told.
   Status Add(std::vector<TensorEntry> group, bool* was_empty);
 
-  // Everything added since the last call, in order.
-  std::vector<TensorEntry> TakeNew();
+  // Notes a withdrawal; what it is about may have been finished already. `*was_empty` as in Add.
+  void Withdraw(TicketWithdrawal withdrawal, bool* was_empty);
+
+  // Everything added since the last call, in order, and the withdrawals if they are asked for: of
+  // tensors in this result or an earlier one.
+  std::vector<TensorEntry> TakeNew(std::vector<TicketWithdrawal>* withdrawn = nullptr);
 
   // From now on Add refuses with `reason` (not OK; the first reason stays). What was added but not
   // taken is returned for the caller to finish.

@@ -37,6 +37,17 @@ void StepCluster::SubmitEverywhere(const Request& request) {
   for (int rank = 0; rank < size(); ++rank) Submit(rank, request);
 }
 
+void StepCluster::Withdraw(int rank, const std::string& name, const std::string& reason) {
+  Rank& it = At(rank);
+  Response response;
+  response.type = Response::Type::kError;
+  response.status = Status::Cancelled("withdrawn: " + reason);
+  for (const Token token : it.negotiator->InFlight()) {
+    if (it.names[token] == name) response.tokens.push_back(token);
+  }
+  if (it.negotiator->Withdraw(name, reason)) Record(&it, response);
+}
+
 void StepCluster::RequestShutdown(int rank, const std::string& reason) {
   At(rank).negotiator->RequestShutdown(reason);
 }

@@ -38,6 +38,8 @@ class StepCluster {
 
   Token Submit(int rank, Request request);
   void SubmitEverywhere(const Request& request);
+  // What was not announced yet is answered at once, by an error event.
+  void Withdraw(int rank, const std::string& name, const std::string& reason);
   void RequestShutdown(int rank, const std::string& reason);
 
   // The four steps. Each says whether there was something to do; what goes wrong is kept in
