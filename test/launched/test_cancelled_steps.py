@@ -1,38 +1,17 @@
 """Steps that end early on one rank: no rank hangs, and what the others are told names the rank and the reason.
 
-Each test starts its own job. `TIME` bounds the whole of it, and is far more than the library needs.
+Each test starts its own job.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-from pathlib import Path
+from launching import GRAPH_MODE, Job, launch_script, needs_mpirun
 
-import pytest
+pytestmark = needs_mpirun
 
-ROOT = Path(__file__).resolve().parents[2]
-MPIRUN = Path(sys.executable).with_name("mpirun")
-TIME = 60
-
-pytestmark = pytest.mark.skipif(not MPIRUN.exists(), reason="needs mpirun beside the interpreter")
-
-PROLOGUE = """
-import os, sys, time
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import numpy as np
-import tensorflow as tf
-import horovod_tf.tensorflow as hvd
-v1 = tf.compat.v1
-v1.disable_eager_execution()
-hvd.init()
-rank, size = hvd.rank(), hvd.size()
-
-def say(*what):
-    sys.stdout.write("rank %d: %s\\n" % (rank, " ".join(str(one).replace("\\n", " ") for one in what)))
-    sys.stdout.flush()
-
+HELPERS = (
+    GRAPH_MODE
+    + """
 def failing_after(seconds):
     '''An operation that fails, when others of its step have been started.'''
     def fail():
@@ -44,31 +23,11 @@ def pipeline(elements):
     '''The next of so many elements.'''
     return v1.data.make_one_shot_iterator(tf.data.Dataset.range(elements)).get_next()
 """
+)
 
 
-class Job:
-    """What a job of several ranks wrote, and how long after it was ready it ended."""
-
-    def __init__(self, script: str, ranks: int, **environment: str) -> None:
-        command = [str(ROOT / "tools/with_deadline"), str(TIME), str(MPIRUN), "-np", str(ranks)]
-        command += ["--oversubscribe", "--bind-to", "none"]
-        for name, value in environment.items():
-            command += ["-x", f"{name}={value}"]
-        begin = time.monotonic()
-        done = subprocess.run(
-            [*command, sys.executable, "-c", PROLOGUE + script], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        self.seconds = time.monotonic() - begin
-        self.status = done.returncode
-        self.output = done.stdout
-        self.errors = done.stderr
-
-    def of(self, rank: int) -> str:
-        """What this rank said."""
-        return "\n".join(line for line in self.output.splitlines() if line.startswith(f"rank {rank}: "))
-
-    def __repr__(self) -> str:
-        return f"status {self.status} after {self.seconds:.1f} s\n{self.output}\n{self.errors[-4000:]}"
+def run(ranks: int, script: str, **variables: str) -> Job:
+    return launch_script(ranks, HELPERS + script, **variables)
 
 
 ENDS_EARLY = """
@@ -87,15 +46,14 @@ with v1.Session() as session:
 
 
 def test_pipeline_that_ends_early_ends_the_others_with_the_exception() -> None:
-    job = Job(ENDS_EARLY, 2)
+    job = run(2, ENDS_EARLY)
     assert "out of data after 3" in job.of(1), job
-    told = job.of(0)
-    assert "told UnknownError" in told, job
-    assert "rank 1" in told and "its program ended with OutOfRangeError" in told, job
+    assert not job.lacks(0, "told UnknownError", "rank 1", "its program ended with OutOfRangeError"), job
 
 
 def test_monitored_session_that_ends_early_ends_the_others() -> None:
-    job = Job(
+    job = run(
+        3,
         """
 value = hvd.allreduce(tf.cast(pipeline(3 if rank == 1 else 100), tf.float32), average=False)
 v1.train.get_or_create_global_step()
@@ -108,12 +66,11 @@ with v1.train.MonitoredTrainingSession(hooks=[hvd.BroadcastGlobalVariablesHook(0
             break
 say("the end")
 """,
-        3,
     )
     for rank in (0, 2):
-        told = job.of(rank)
-        assert "told UnknownError" in told and "rank 1" in told and "its program has ended" in told, job
-    assert "told" not in job.of(1) and "the end" in job.of(1), job
+        assert not job.lacks(rank, "told UnknownError", "rank 1", "its program has ended"), job
+    assert "told" not in job.of(1), job
+    assert not job.lacks(1, "the end"), job
     assert job.status == 0, job
 
 
@@ -140,18 +97,18 @@ with v1.Session() as session:
 
 
 def test_cancelled_step_is_not_held_up_and_its_peers_are_told() -> None:
-    job = Job(CANCELLED, 3, HOROVOD_TF_WITHDRAWAL_GRACE_SECONDS="1")
+    job = run(3, CANCELLED, HOROVOD_TF_WITHDRAWAL_GRACE_SECONDS="1")
     assert job.status == 0, job
     assert "failed True" in job.of(1), job
     assert float(job.of(1).split("after ")[1].split()[0]) < 3, job
-    told = job.of(0)
-    assert "told after" in told and "rank 1" in told and "its step was cancelled" in told, job
+    assert not job.lacks(0, "told after", "rank 1", "its step was cancelled"), job
     for rank in range(3):
         assert "good [6. 6.]" in job.of(rank), job
 
 
 def test_time_limit_of_a_run_ends_it_and_the_next_run_is_right() -> None:
-    job = Job(
+    job = run(
+        2,
         """
 total = hvd.allreduce(tf.ones([3]), average=False)
 with v1.Session() as session:
@@ -166,7 +123,6 @@ with v1.Session() as session:
         time.sleep(3)
     say("then", session.run(total))
 """,
-        2,
     )
     assert job.status == 0, job
     assert 0.4 < float(job.of(0).split("over after ")[1].split()[0]) < 3, job
@@ -176,7 +132,8 @@ with v1.Session() as session:
 
 def test_all_ranks_out_of_data_together_is_nobodys_error() -> None:
     """Three epochs; one collective of each step does not need the data, so that it is submitted and cancelled."""
-    job = Job(
+    job = run(
+        3,
         """
 iterator = v1.data.make_initializable_iterator(tf.data.Dataset.range(5))
 data = hvd.allreduce(tf.cast(iterator.get_next(), tf.float32), average=False)
@@ -193,7 +150,6 @@ with v1.Session() as session:
             steps += 1
         say("epoch", epoch, "steps", steps)
 """,
-        3,
     )
     assert job.status == 0, job
     for rank in range(3):
@@ -201,7 +157,8 @@ with v1.Session() as session:
 
 
 def test_closed_session_ends_what_waits_in_it() -> None:
-    job = Job(
+    job = run(
+        2,
         """
 import threading
 total = hvd.allreduce(tf.ones([3]), average=False)
@@ -219,13 +176,13 @@ if rank == 0:
     thread.join(10)
     say("alive", thread.is_alive())
 """,
-        2,
     )
     assert "alive False" in job.of(0), job
 
 
 def test_who_retries_a_failed_step_gets_its_result() -> None:
-    job = Job(
+    job = run(
+        2,
         """
 waits = hvd.allreduce(tf.ones([2]), average=False)
 bad = failing_after(0.3)
@@ -239,7 +196,6 @@ with v1.Session() as session:
         time.sleep(1)
     say("then", session.run(waits))
 """,
-        2,
     )
     assert job.status == 0, job
     assert "failed True" in job.of(0), job

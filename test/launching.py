@@ -1,0 +1,95 @@
+"""Jobs of several ranks that a test starts by itself, each under a hard limit that prints stacks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support import ROOT, clean_environment
+
+MPIRUN: Final = Path(sys.executable).with_name("mpirun")
+needs_mpirun = pytest.mark.skipif(not MPIRUN.exists(), reason="needs mpirun beside the interpreter")
+
+PROLOGUE: Final = """
+import os, sys, time
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np
+import tensorflow as tf
+import horovod_tf.tensorflow as hvd
+v1 = tf.compat.v1
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
+
+def say(*what):
+    sys.stdout.write("rank %d: %s\\n" % (rank, " ".join(str(one).replace("\\n", " ") for one in what)))
+    sys.stdout.flush()
+"""
+GRAPH_MODE: Final = "v1.disable_eager_execution()\n"
+
+
+def launcher_is_open_mpi() -> bool:
+    """Which family MPIRUN belongs to."""
+    done = subprocess.run([str(MPIRUN), "--version"], capture_output=True, text=True, check=False)
+    return "Open MPI" in done.stdout or "OpenRTE" in done.stdout
+
+
+class Job:
+    """A command on several ranks, run to its end: what each rank said, and how long it took.
+
+    `say` of PROLOGUE marks each line with its rank.
+    """
+
+    def __init__(self, command: list[str], launcher: list[str], seconds: float, variables: dict[str, str]) -> None:
+        """Runs it; `launcher` is empty for a job without one."""
+        environment = clean_environment(PYTHONPATH=str(ROOT), **variables)
+        environment["OMPI_ALLOW_RUN_AS_ROOT"] = environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+        begin = time.monotonic()
+        done = subprocess.run(
+            [str(ROOT / "tools/with_deadline"), str(seconds), *launcher, *command],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.seconds = time.monotonic() - begin
+        self.status = done.returncode
+        self.output = done.stdout
+        self.errors = done.stderr
+
+    def of(self, rank: int) -> str:
+        """What this rank said."""
+        return "\n".join(line for line in self.output.splitlines() if line.startswith(f"rank {rank}: "))
+
+    def lacks(self, rank: int, *parts: str) -> list[str]:
+        """What this rank has not said of these."""
+        said = self.of(rank)
+        return [part for part in parts if part not in said]
+
+    def __repr__(self) -> str:
+        return f"status {self.status} after {self.seconds:.1f} s\n{self.output[-8000:]}\n{self.errors[-8000:]}"
+
+
+def launch(ranks: int, *command: str, seconds: float = 90, **variables: str) -> Job:
+    """`command` on so many ranks of this host, however many cores it has, with `variables` in their environment."""
+    launcher = [str(MPIRUN), "-np", str(ranks)]
+    if launcher_is_open_mpi():
+        launcher += ["--oversubscribe", "--bind-to", "none"]
+    return Job(list(command), launcher, seconds, variables)
+
+
+def launch_script(ranks: int, script: str, seconds: float = 90, **variables: str) -> Job:
+    """PROLOGUE and `script` on so many ranks."""
+    return launch(ranks, sys.executable, "-c", PROLOGUE + script, seconds=seconds, **variables)
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0))
