@@ -1,7 +1,8 @@
-"""The optimizer for Keras 2, whose gradients come from a graph."""
+"""The optimizer for Keras 2 and Keras 3, in graphs, functions and eager mode."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from horovod_tf.tensorflow.collectives import allreduce
@@ -9,10 +10,23 @@ from horovod_tf.tensorflow.optimizer import average_gradients
 
 
 class _Averaging:
-    """What is mixed into an optimizer's class."""
+    """What is mixed into an optimizer's class: gradients are averaged once on their way to the variables."""
 
     _hvd_scope: str
     _hvd_devices: dict[str, Any]
+    # What get_gradients has averaged and may come to apply_gradients. The objects themselves, so that nothing else can
+    # get their identity.
+    _hvd_averaged: list[Any]
+
+    def _hvd_average(self, gradients: list[Any]) -> list[Any]:
+        done = {id(gradient) for gradient in self._hvd_averaged if gradient is not None}
+        if done and all(gradient is None or id(gradient) in done for gradient in gradients):
+            return gradients
+        return average_gradients(gradients, self._hvd_scope, lambda one: allreduce(one, **self._hvd_devices))
+
+
+class _AveragingInGetGradients(_Averaging):
+    """Keras 2's optimizers of graph mode."""
 
     def get_gradients(self, loss: Any, params: Any) -> list[Any]:
         """The gradients of `loss` with respect to `params`, averaged over all ranks; None stays None.
@@ -20,8 +34,43 @@ class _Averaging:
         Raises:
             ValueError: before `hvd.init()`.
         """
-        gradients = super().get_gradients(loss, params)  # type: ignore[misc]
-        return average_gradients(gradients, self._hvd_scope, lambda one: allreduce(one, **self._hvd_devices))
+        self._hvd_averaged = self._hvd_average(super().get_gradients(loss, params))  # type: ignore[misc]
+        return self._hvd_averaged
+
+
+class _AveragingInApplyGradients(_Averaging):
+    """Keras 2."""
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], *args: Any, **kwargs: Any) -> Any:
+        """Averages the gradients over all ranks, and does what the optimizer does with them.
+
+        Raises:
+            ValueError: before `hvd.init()`.
+        """
+        pairs = list(grads_and_vars)
+        averaged = self._hvd_average([gradient for gradient, _ in pairs])
+        pairs = [(gradient, variable) for gradient, (_, variable) in zip(averaged, pairs)]
+        return super().apply_gradients(pairs, *args, **kwargs)  # type: ignore[misc]
+
+
+class _AveragingInApply(_Averaging):
+    """Keras 3, where everything ends in `apply`."""
+
+    def apply(self, grads: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+        """Averages the gradients over all ranks, and does what the optimizer does with them.
+
+        Raises:
+            ValueError: before `hvd.init()`.
+        """
+        return super().apply(self._hvd_average(list(grads)), *args, **kwargs)  # type: ignore[misc]
+
+
+# In this order: what a class offers decides where gradients pass.
+_PLACES: dict[str, type] = {
+    "get_gradients": _AveragingInGetGradients,
+    "apply": _AveragingInApply,
+    "apply_gradients": _AveragingInApplyGradients,
+}
 
 
 def DistributedOptimizer(  # noqa: N802 - the reference system's name
@@ -29,25 +78,34 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
 ) -> Any:
     """An optimizer like `optimizer` that averages gradients over all ranks.
 
-    Its class has the same name, so that a model saved with it loads without this package.
+    Its class has the same name, so that a model saved with it loads without this package. It begins anew: what
+    `optimizer` has learnt about its variables stays there.
+
+    With Keras 3, compile the model with `jit_compile=False`: XLA does not know the collectives.
 
     Args:
-        optimizer: A Keras optimizer that has `get_gradients` (Keras 2: `tf.keras.optimizers.legacy`).
+        optimizer: A Keras optimizer, of Keras 2 (also `tf.keras.optimizers.legacy`) or Keras 3. Keras 3 and the newer
+            optimizers of Keras 2 clip averaged gradients, the legacy ones each rank's own.
         name: "Distributed" and the optimizer's class by default. The averages are under "<name>_Allreduce".
         device_dense: Where the averages of dense gradients are placed; '' leaves that to TensorFlow.
         device_sparse: The same for `tf.IndexedSlices`.
 
     Raises:
-        ValueError: this optimizer has no `get_gradients`, so nothing would be averaged.
+        ValueError: this is no Keras optimizer.
     """
     base: Any = type(optimizer)
-    if not hasattr(base, "get_gradients"):
+    offered = {place: mixin for place, mixin in _PLACES.items() if callable(getattr(base, place, None))}
+    if "apply" in offered:
+        offered.pop("apply_gradients", None)
+    if not offered or not hasattr(base, "from_config"):
         raise ValueError(
-            f"{base.__module__}.{base.__name__} has no get_gradients, so its gradients would not be averaged: use an "
-            "optimizer of tf.keras.optimizers.legacy, or hvd.allreduce on the gradients"
+            f"{base.__module__}.{base.__name__} is not a Keras optimizer: it must have from_config, and get_gradients, "
+            "apply or apply_gradients. For optimizers of tf.compat.v1 there is "
+            "horovod_tf.tensorflow.DistributedOptimizer"
         )
-    wrapped: Any = type(base.__name__, (_Averaging, base), {"__module__": base.__module__})
+    wrapped: Any = type(base.__name__, (*offered.values(), base), {"__module__": base.__module__})
     made = wrapped.from_config(optimizer.get_config())
     made._hvd_scope = f"{name or 'Distributed' + base.__name__}_Allreduce"
     made._hvd_devices = {"device_dense": device_dense, "device_sparse": device_sparse}
+    made._hvd_averaged = []
     return made

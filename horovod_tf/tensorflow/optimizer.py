@@ -20,7 +20,10 @@ def average_gradients(gradients: list[Any], scope: str, reduce: Callable[[Any], 
 
 
 class DistributedOptimizer(tf.compat.v1.train.Optimizer):
-    """A `tf.compat.v1.train.Optimizer` that averages gradients over all ranks before another one applies them."""
+    """A `tf.compat.v1.train.Optimizer` that averages gradients over all ranks before another one applies them.
+
+    Everything else is the wrapped optimizer's, also attributes that only its class has. The name is this one's own.
+    """
 
     def __init__(
         self,
@@ -73,3 +76,9 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
     def variables(self, *args: Any, **kwargs: Any) -> Any:
         """The wrapped optimizer's."""
         return self._optimizer.variables(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        # Asked only for what neither this object nor its class has: what belongs to the wrapped optimizer's own class.
+        if name == "_optimizer":  # not there yet: while copying
+            raise AttributeError(name)
+        return getattr(self._optimizer, name)

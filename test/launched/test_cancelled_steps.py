@@ -26,8 +26,8 @@ def pipeline(elements):
 )
 
 
-def run(ranks: int, script: str, **variables: str) -> Job:
-    return launch_script(ranks, HELPERS + script, **variables)
+def run(ranks: int, script: str, grace: str = "4") -> Job:
+    return launch_script(ranks, HELPERS + script, HOROVOD_TF_WITHDRAWAL_GRACE_SECONDS=grace)
 
 
 ENDS_EARLY = """
@@ -97,7 +97,7 @@ with v1.Session() as session:
 
 
 def test_cancelled_step_is_not_held_up_and_its_peers_are_told() -> None:
-    job = run(3, CANCELLED, HOROVOD_TF_WITHDRAWAL_GRACE_SECONDS="1")
+    job = run(3, CANCELLED, grace="1")
     assert job.status == 0, job
     assert "failed True" in job.of(1), job
     assert float(job.of(1).split("after ")[1].split()[0]) < 3, job

@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+
 from launching import GRAPH_MODE, PROLOGUE, Job, launch_script, needs_mpirun
 
 pytestmark = needs_mpirun

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launching import MPIRUN, PROLOGUE, Job, launcher_is_open_mpi, needs_mpirun
 
+from launching import MPIRUN, PROLOGUE, Job, launcher_is_open_mpi, needs_mpirun
 from support import ROOT
 
 HOSTS = (1, 2)
