@@ -13,7 +13,7 @@ import horovod_tf.tensorflow as hvd
 from horovod_tf.tensorflow import mpi_ops
 from tensorflow_support import RANK, SIZE, graph_session, v1
 
-KERAS_3 = tf.keras.__version__.startswith("3")
+KERAS_3 = hasattr(tf.keras.optimizers.SGD, "apply")
 OPTIMIZERS = [tf.keras.optimizers] + ([] if KERAS_3 else [tf.keras.optimizers.legacy])
 every_generation = pytest.mark.parametrize("optimizers", OPTIMIZERS, ids=lambda module: module.__name__)
 
@@ -33,7 +33,8 @@ def model_of(optimizer: Any, eager: bool) -> Any:
 def fit(model: Any) -> np.ndarray[Any, Any]:
     """The weights after one step on this rank's data, all x = rank + 1."""
     model.fit(np.full((ROWS, 3), RANK + 1.0, np.float32), np.zeros((ROWS, 1), np.float32), ROWS, 1, verbose=0)
-    return model.get_weights()[0][:, 0]
+    weights: np.ndarray[Any, Any] = model.get_weights()[0]
+    return weights[:, 0]
 
 
 def gradient(rank: int) -> float:
