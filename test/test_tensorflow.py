@@ -249,7 +249,7 @@ def test_one_name_twice_at_once_is_this_ranks_error() -> None:
         if RANK == 0 and SIZE > 1:
             with pytest.raises(tf.errors.InvalidArgumentError, match="'twice' was submitted with the same name"):
                 session.run(pair, feed)
-        hvd.allgather([RANK], "rank_0_knows")
+        session.run(hvd.allgather([RANK], "rank_0_knows"))
         for one in pair:
             total = np.array([1, 2, 3], np.float32) * SIZE * (1 if one is pair[0] else 2)
             assert_same(session.run(one, feed), total)
