@@ -45,3 +45,27 @@ def broadcast_global_variables(root_rank: int) -> Any:
             "hvd.broadcast_variables(<model>.variables, root_rank=...)"
         )
     return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
+
+
+def broadcast_late_variables(session: Any, variables: Iterable[Any], root_rank: int) -> None:
+    """Gives every variable the root's value although the session's graph is final.
+
+    The values go through a graph of their own, and come back as what the variables' initializers are fed.
+
+    Args:
+        session: Of the graph of the variables.
+        variables: As for `broadcast_variables`.
+        root_rank: The same on all ranks.
+    """
+    variables = list(variables)
+    if not variables:
+        return
+    values = session.run(variables)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as own:
+        fed = [tf.compat.v1.placeholder(value.dtype, value.shape) for value in values]
+        names = [f"HorovodBroadcast_late_{_normalize_name(variable.name)}" for variable in variables]
+        roots = [broadcast(one, root_rank, name) for one, name in zip(fed, names)]
+        values = own.run(roots, dict(zip(fed, values)))
+    # An initializer assigns its second input, whatever kind of variable it is.
+    feed = {variable.initializer.inputs[1]: value for variable, value in zip(variables, values)}
+    session.run([variable.initializer for variable in variables], feed)

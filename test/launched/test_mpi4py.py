@@ -1,0 +1,93 @@
+"""mpi4py beside the library, in every order of the two, and at the same time."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pytest
+
+from launching import Job, launch, needs_mpirun
+
+pytestmark = [
+    needs_mpirun,
+    pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py"),
+]
+
+IMPORTS = {
+    "after init, without its own start": (
+        "import mpi4py\nmpi4py.rc.initialize = False\nhvd.init()\nfrom mpi4py import MPI\n"
+    ),
+    "after init": "hvd.init()\nfrom mpi4py import MPI\n",
+    "before init": "from mpi4py import MPI\nhvd.init()\n",
+    "before init, without its own start": (
+        "import mpi4py\nmpi4py.rc.initialize = False\nfrom mpi4py import MPI\nhvd.init()\n"
+    ),
+}
+START = """
+import os, sys, threading
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+import horovod_tf.tensorflow as hvd
+v1 = tf.compat.v1
+v1.disable_eager_execution()
+"""
+SAME = """
+world = MPI.COMM_WORLD
+assert (world.rank, world.size) == (hvd.rank(), hvd.size())
+names = world.allgather({"rank": hvd.rank()})
+with v1.Session() as session:
+    total = session.run(hvd.allreduce(tf.ones([2]), average=False))
+sys.stdout.write("rank %d: %s %s\\n" % (hvd.rank(), [each["rank"] for each in names], total))
+"""
+
+
+def run(ranks: int, program: str) -> Job:
+    return launch(ranks, sys.executable, "-c", START + program)
+
+
+@pytest.mark.parametrize("order", IMPORTS)
+def test_ranks_and_sizes_are_equal_and_both_end_well(order: str) -> None:
+    job = run(2, IMPORTS[order] + SAME)
+    assert job.status == 0, job
+    for rank in range(2):
+        assert job.of(rank) == f"rank {rank}: [0, 1] [2. 2.]", job
+    for word in ("MPI_Finalize", "MPI_ABORT", "Traceback", "horovod_tf"):
+        assert word not in job.errors, job
+
+
+def test_objects_are_gathered_by_the_main_thread_while_another_trains() -> None:
+    job = run(
+        2,
+        IMPORTS["after init"]
+        + """
+assert hvd.mpi_threads_supported()
+weight = v1.get_variable("w", initializer=[0.0] * 100)
+train = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0)).minimize(
+    tf.reduce_sum(weight) * (hvd.rank() + 1.0))
+steps = 0
+with v1.Session() as session:
+    session.run(v1.global_variables_initializer())
+    def work():
+        global steps
+        for _ in range(200):
+            session.run(train)
+            steps += 1
+    thread = threading.Thread(target=work)
+    thread.start()
+    gathered = 0
+    while True:
+        # All ranks leave the loop together.
+        every = MPI.COMM_WORLD.allgather({"rank": hvd.rank(), "steps": steps, "alive": thread.is_alive()})
+        assert [each["rank"] for each in every] == [0, 1]
+        gathered += 1
+        if not any(each["alive"] for each in every):
+            break
+    thread.join()
+    final = session.run(weight)[0]
+sys.stdout.write("rank %d: %d steps, %s, %s\\n" % (hvd.rank(), steps, final, gathered > 20))
+""",
+    )
+    assert job.status == 0, job
+    for rank in range(2):
+        assert job.of(rank) == f"rank {rank}: 200 steps, -300.0, True", job
