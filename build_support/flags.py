@@ -37,6 +37,7 @@ def tensorflow_flags() -> Flags:
         NotFoundError: there is none, or it cannot be imported.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # or it says that they are on
     try:
         import tensorflow as tf
     except ImportError as error:

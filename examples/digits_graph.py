@@ -19,8 +19,9 @@ import sys
 import time
 from typing import Any
 
-# What goes wrong comes as an exception; the rest of what TensorFlow says at start is no news.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# TensorFlow says much when it starts; what goes wrong comes as an exception.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import digits
 import numpy as np

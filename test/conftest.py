@@ -33,6 +33,7 @@ def source_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree")
     sources = [path for path in (ROOT / "horovod_tf/common").rglob("*") if path.suffix in {".h", ".cc", ".inc", ".py"}]
     sources += [path for path in (ROOT / "tools").rglob("*") if path.is_file()]
+    sources += [path for path in (ROOT / "build_support").iterdir() if path.is_file()]
     sources += [ROOT / "Makefile", *(ROOT / "horovod_tf").glob("*.py")]
     for path in sources:
         target = copy / path.relative_to(ROOT)

@@ -1,0 +1,83 @@
+# ---- tests -------------------------------------------------------------------------------------
+$(BUILD)/gtest.found:
+	@mkdir -p $(@D)
+	@echo '#include <gtest/gtest.h>' | $(CXX) -std=c++17 -E -x c++ - >$@ 2>/dev/null || { rm -f $@; \
+	    echo 'The native tests need gtest, which is not installed: apt-get install libgtest-dev' >&2; exit 1; }
+
+$(TESTS): $(TEST_OBJECTS) $(CORE_OBJECTS) $(BUILD)/test.flags
+	$(SAY) 'link $@'
+	$(Q)$(CXX) -o $@ $(TEST_OBJECTS) $(CORE_OBJECTS) $(LINK_FLAGS) -lgtest -lgtest_main
+
+# Everything that runs here. Who has no gtest has a library that works all the same.
+.PHONY: test native-tests-if-possible test-cpp asan tsan test-python test-boundary
+test: environment
+	+@$(IN_ENVIRONMENT) ops mpi
+	+@$(MAKE) --no-print-directory native-tests-if-possible
+	+@$(MAKE) --no-print-directory test-python
+	+@$(IN_ENVIRONMENT) tensorflow-tests
+
+native-tests-if-possible:
+	+@if $(MAKE) --no-print-directory $(BUILD)/gtest.found 2>/dev/null; then \
+	    $(MAKE) --no-print-directory $(PARALLEL) test-cpp; \
+	else \
+	    echo 'The native tests are left out: they need gtest (apt-get install libgtest-dev)'; \
+	fi
+
+# A hang is a failure: the hard limit prints stacks first.
+TEST_LIMIT ?= 300
+test-cpp: $(TESTS)
+	tools/with_deadline $(TEST_LIMIT) $(TESTS) --gtest_brief=1 $(GTEST_FLAGS)
+
+# The first error of a sanitizer ends the run.
+export ASAN_OPTIONS ?= detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
+export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
+asan tsan:
+	+$(MAKE) $(PARALLEL) VARIANT=$@ test-cpp
+
+PYTEST_LIMIT ?= 600
+PYTEST = -m pytest $(PYTEST_FLAGS)
+test-python: lib environment
+	tools/with_deadline $(PYTEST_LIMIT) $(VENV)/bin/python $(PYTEST) test/single
+
+test-boundary: environment
+	tools/with_deadline $(PYTEST_LIMIT) $(VENV)/bin/python $(PYTEST) test/single/test_boundary.py
+
+# ---- TensorFlow ------------------------------------------------------------------------------------
+# Some files are run by all ranks of a job, each in a job of its own; others start their jobs themselves.
+RANK_TESTS := $(sort $(wildcard test/test_tensorflow.py test/mp/test_*.py))
+LAUNCHER_TESTS := $(sort $(wildcard test/test_tensorflow_*.py test/launched/test_*.py))
+TENSORFLOW_RANKS ?= 1 2 3
+TENSORFLOW_LIMIT ?= 600
+LAUNCHED_LIMIT ?= 1200
+.PHONY: test-tensorflow tensorflow-tests rank-tests launcher-tests
+test-tensorflow: environment
+	+@$(IN_ENVIRONMENT) ops mpi
+	+@$(IN_ENVIRONMENT) tensorflow-tests
+
+# PYTHON has the TensorFlow here, and MPICXX is the MPI's.
+tensorflow-tests:
+	+@$(WITH_FAMILY) rank-tests
+	+@$(MAKE) --no-print-directory launcher-tests
+
+rank-tests:
+	@set -e; for ranks in $(TENSORFLOW_RANKS); do for file in $(RANK_TESTS); do \
+	    echo "== $$file on $$ranks ranks"; \
+	    tools/with_deadline $(TENSORFLOW_LIMIT) $(MPIRUN) -np $$ranks $(MPIRUN_FLAGS) \
+	        $(PYTHON) $(PYTEST) -q $$file; \
+	done; done
+
+launcher-tests:
+	MPIRUN=$(MPIRUN) tools/with_deadline $(LAUNCHED_LIMIT) $(PYTHON) $(PYTEST) $(LAUNCHER_TESTS)
+
+# Leaves (mpi/, cuda/) are left out: what they do shows only on the real thing.
+COVERAGE_MINIMUM ?= 90
+coverage:
+	+$(MAKE) $(PARALLEL) VARIANT=coverage coverage-report
+.PHONY: coverage coverage-report
+coverage-report: $(TESTS)
+	@find $(BUILD) -name '*.gcda' -delete
+	tools/with_deadline $(TEST_LIMIT) $(TESTS) --gtest_brief=1 $(GTEST_FLAGS)
+	$(GCOVR) --root . --object-directory $(BUILD) --filter 'horovod_tf/common/' \
+	    --exclude 'horovod_tf/common/(mpi|cuda)/' --exclude-unreachable-branches --print-summary \
+	    --fail-under-line $(COVERAGE_MINIMUM) $(BUILD)
