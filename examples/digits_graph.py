@@ -80,8 +80,8 @@ def batches(train: digits.Images, part: int, parts: int, size: int) -> Any:
 
 
 def typical(speeds: list[float]) -> float:
-    """Images per second: the median, without the first window, in which everything is done for the first time."""
-    return statistics.median(speeds[1:] or speeds or [float("nan")])
+    """Images per second: the median, without the first window, in which all is done for the first time."""
+    return statistics.median(speeds[1:] or speeds or [0])
 
 
 def speed_alone(train: digits.Images, batch: int) -> float:
@@ -166,8 +166,9 @@ def main() -> int:
 
     if first:
         print(f"test accuracy: {accuracy:.4f}")
-        print(f"images per second: {speed:.0f}")
-        if alone:
+        if speed:
+            print(f"images per second: {speed:.0f}")
+        if speed and alone:
             print(
                 f"speed-up over one process: {speed / alone:.2f} (one process: {alone:.0f} images/s; "
                 f"{hvd.size()} ranks with one thread each on {len(os.sched_getaffinity(0))} cores)"

@@ -1,0 +1,138 @@
+"""The examples do what they say, alone and as a job, and say what they should."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+ROOT = Path(__file__).resolve().parents[2]
+MPIRUN = Path(os.environ.get("MPIRUN") or Path(sys.executable).with_name("mpirun"))
+LIMIT = 120
+# MPICH starts more ranks than there are cores without being told to.
+CROWDED = ["--oversubscribe", "--bind-to", "none"]
+
+needs_mpirun = pytest.mark.skipif(not MPIRUN.exists(), reason="needs mpirun beside the interpreter")
+
+
+def is_open_mpi() -> bool:
+    answer = subprocess.run([str(MPIRUN), "--version"], capture_output=True, text=True, check=False)
+    return "Open MPI" in answer.stdout
+
+
+def launch(ranks: int, example: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs an example on so many ranks; on one, without a launcher."""
+    command = [str(ROOT / "tools/with_deadline"), str(LIMIT)]
+    if ranks > 1:
+        command += [str(MPIRUN), "-np", str(ranks), *(CROWDED if is_open_mpi() else [])]
+    return subprocess.run(
+        [*command, sys.executable, str(ROOT / "examples" / example), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def output_of(ranks: int, example: str, *arguments: str, **variables: str) -> str:
+    """What an example prints that succeeds; TensorFlow's own words must not hide it."""
+    done = launch(ranks, example, *arguments, **variables)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def number(pattern: str, text: str) -> float:
+    found = re.search(pattern, text)
+    assert found, text
+    return float(found[1])
+
+
+def test_digits_in_one_process() -> None:
+    done = output_of(1, "digits_graph.py", "--steps", "200")
+    assert "weights of all 1 ranks: bitwise equal" in done
+    assert number(r"test accuracy: ([\d.]+)", done) >= 0.95
+    assert "speed-up" not in done
+
+
+@needs_mpirun
+def test_digits_on_two_ranks_stop_and_resume(tmp_path: Path) -> None:
+    timeline = tmp_path / "timeline.json"
+    arguments = ["--checkpoints", str(tmp_path / "saved"), "--save-every", "60"]
+    done = output_of(2, "digits_graph.py", *arguments, "--steps", "100", HOROVOD_TIMELINE=str(timeline))
+    assert "weights of all 2 ranks: bitwise equal" in done
+    assert re.search(r"step +50/100  loss [\d.]+  \d+ images/s", done), done
+    assert number(r"speed-up over one process: ([\d.]+) \(one process: \d+ images/s", done) > 0
+    assert "continuing" not in done
+    saved = {path.name for path in (tmp_path / "saved").glob("*.index")}
+    assert saved == {"model.ckpt-0.index", "model.ckpt-60.index", "model.ckpt-100.index"}
+    events = json.loads(timeline.read_text())
+    assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= {event.get("name") for event in events}
+
+    done = output_of(2, "digits_graph.py", *arguments, "--steps", "200", "--baseline", "1e3")
+    assert "continuing after step 100" in done
+    assert "step  150/200" in done
+    assert "step   50/200" not in done
+    assert "one process: 1000 images/s" in done
+    assert number(r"test accuracy: ([\d.]+)", done) >= 0.95
+    # Nothing left to train: it only tests.
+    done = output_of(2, "digits_graph.py", *arguments, "--steps", "200", "--baseline", "1e3")
+    assert "continuing after step 200" in done
+    assert "images per second" not in done
+    assert "weights of all 2 ranks: bitwise equal" in done
+
+
+@needs_mpirun
+def test_digits_whose_weights_differ_fail(tmp_path: Path) -> None:
+    """One rank that changes a weight at the end must be noticed."""
+    spoiled = tmp_path / "spoiled.py"
+    spoiled.write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT / 'examples')!r})\n"
+        "import digits_graph, numpy as np\n"
+        "honest = digits_graph.digest\n"
+        "def digest(weights):\n"
+        "    first, *others = weights\n"
+        "    if digits_graph.hvd.rank() == 1:\n"
+        "        first = np.nextafter(first, np.float32(9))\n"
+        "    return honest([first, *others])\n"
+        "digits_graph.digest = digest\n"
+        "sys.exit(digits_graph.main())\n"
+    )
+    done = launch(2, str(spoiled), "--steps", "10", "--baseline", "1")
+    assert done.returncode != 0, done.stdout
+    assert "weights of all 2 ranks: DIFFERENT" in done.stdout, done.stderr[-4000:]
+
+
+@needs_mpirun
+def test_word_embeddings_on_two_ranks() -> None:
+    done = output_of(2, "word_embeddings.py", "--steps", "60", "--batch", "128")
+    kinds = "{'vectors': 'IndexedSlices', 'weights': 'IndexedSlices', 'biases': 'IndexedSlices'}"
+    assert f"gradients: {kinds}" in done
+    assert re.search(r"step +60/60  loss [\d.]+  \d+ pairs/s", done), done
+    assert re.search(r"^ *class: \w+ \w+ \w+ \w+ \w+$", done, re.MULTILINE), done
+    assert "vectors of all 2 ranks: bitwise equal" in done
+
+
+@needs_mpirun
+@pytest.mark.skipif(not hasattr(tf.compat.v1, "estimator"), reason="this TensorFlow has no Estimators")
+def test_estimator_on_two_ranks_trains_evaluates_predicts_and_resumes(tmp_path: Path) -> None:
+    arguments = ["--model-dir", str(tmp_path / "model")]
+    for begin, end in ((0, 200), (200, 230), (230, 230)):
+        done = output_of(2, "digits_estimator.py", *arguments, "--steps", str(end))
+        assert f"training from step {begin} to {end}" in done
+        assert number(rf"step {end}: test accuracy: ([\d.]+)", done) >= 0.95
+        assert "first ten predictions: [7, 9, 4, 7, 0, 2, 6, 1, 3, 1]" in done
+
+
+@pytest.mark.skipif(hasattr(tf.compat.v1, "estimator"), reason="this TensorFlow has Estimators")
+def test_estimator_without_estimators_is_one_line() -> None:
+    done = launch(1, "digits_estimator.py")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "has no Estimators: the last one that has is 2.15" in done.stderr
