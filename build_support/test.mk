@@ -9,19 +9,22 @@ $(TESTS): $(TEST_OBJECTS) $(CORE_OBJECTS) $(BUILD)/test.flags
 	$(Q)$(CXX) -o $@ $(TEST_OBJECTS) $(CORE_OBJECTS) $(LINK_FLAGS) -lgtest -lgtest_main
 
 # Everything that runs here. Who has no gtest has a library that works all the same.
-.PHONY: test native-tests-if-possible test-cpp asan tsan test-python test-boundary
+.PHONY: test test-cpp asan tsan test-python test-boundary
 test: environment
 	+@$(IN_ENVIRONMENT) ops mpi
-	+@$(MAKE) --no-print-directory native-tests-if-possible
+	+@$(MAKE) --no-print-directory test-cpp-if-possible
 	+@$(MAKE) --no-print-directory test-python
 	+@$(IN_ENVIRONMENT) tensorflow-tests
 
-native-tests-if-possible:
-	+@if $(MAKE) --no-print-directory $(BUILD)/gtest.found 2>/dev/null; then \
-	    $(MAKE) --no-print-directory $(PARALLEL) test-cpp; \
-	else \
-	    echo 'The native tests are left out: they need gtest (apt-get install libgtest-dev)'; \
-	fi
+# Makes a target whose tests need gtest, or says that it does not.
+IF_GTEST = if $(MAKE) --no-print-directory $(BUILD)/gtest.found 2>/dev/null; then \
+        $(MAKE) --no-print-directory $(PARALLEL) $1; \
+    else \
+        echo 'The native tests are left out: they need gtest (apt-get install libgtest-dev)'; \
+    fi
+.PHONY: test-cpp-if-possible test-mpi-if-possible
+test-cpp-if-possible test-mpi-if-possible: %-if-possible:
+	+@$(call IF_GTEST,$*)
 
 # A hang is a failure: the hard limit prints stacks first.
 TEST_LIMIT ?= 300
@@ -68,7 +71,14 @@ rank-tests:
 	done; done
 
 launcher-tests:
-	MPIRUN=$(MPIRUN) tools/with_deadline $(LAUNCHED_LIMIT) $(PYTHON) $(PYTEST) $(LAUNCHER_TESTS)
+	$(if $(LAUNCHER_TESTS),MPIRUN=$(MPIRUN) tools/with_deadline $(LAUNCHED_LIMIT) $(PYTHON) $(PYTEST) $(LAUNCHER_TESTS))
+
+# Every TensorFlow with every MPI, each pair in a folder of its own. MATRIX_CELLS=2.15.1/mpich-5.0.2,... for some.
+MATRIX_CELLS ?=
+MATRIX_RANKS ?= 1 2 3 4
+.PHONY: test-matrix
+test-matrix:
+	$(PYTHON) build_support/matrix.py $(if $(MATRIX_CELLS),--cells $(MATRIX_CELLS)) --ranks '$(MATRIX_RANKS)'
 
 # Leaves (mpi/, cuda/) are left out: what they do shows only on the real thing.
 COVERAGE_MINIMUM ?= 90
