@@ -65,12 +65,11 @@ def add_package(folder: Path) -> None:
 
 def check_version() -> None:
     """Raises CannotMakeError if there is no TensorFlow for this Python."""
-    have = sys.version_info[:2]
-    if not OLDEST <= have <= NEWEST:
+    have, oldest, newest = ("{}.{}".format(*version[:2]) for version in (sys.version_info, OLDEST, NEWEST))
+    if not OLDEST <= sys.version_info[:2] <= NEWEST:
         raise CannotMakeError(
-            "{} is Python {}.{}, for which there is no TensorFlow here: name one from {}.{} to {}.{}, PYTHON=...".format(
-                sys.executable, *have, *OLDEST, *NEWEST
-            )
+            f"{sys.executable} is Python {have}, for which there is no TensorFlow: name one from {oldest} to {newest}, "
+            "PYTHON=..."
         )
 
 

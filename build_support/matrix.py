@@ -25,7 +25,7 @@ OLDEST = "oldest"
 
 
 class TensorFlow(NamedTuple):
-    """A release: what it needs besides itself, and the newest minor version of Python 3 that has it (3.9 is the oldest)."""
+    """A release: what to install for it, and for which minor versions of Python 3 it exists: from 9 to the newest."""
 
     requirements: list[str]
     newest_python: int
@@ -47,7 +47,9 @@ class NoPythonError(RuntimeError):
 def minor_version(python: str) -> int | None:
     """Of Python 3; None if it cannot be run."""
     try:
-        answer = subprocess.run([python, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, check=True)
+        answer = subprocess.run(
+            [python, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return int(answer.stdout)
@@ -124,10 +126,12 @@ class Cell:
         """Whether `make` succeeds, and what it says, which is in FOLDER/CELL/`log`.log too."""
         path = self.folder / f"{log}.log"
         here = [f"PYTHON={self.python}", f"VENV={self.folder / 'venv'}", f"REQUIREMENTS={self.folder}/requirements.txt"]
-        environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+        }
         with path.open("w") as output:
             done = subprocess.run(
-                ["make", "--no-print-directory", *here, *arguments],
+                [os.environ.get("MAKE", "make"), "--no-print-directory", *here, *arguments],
                 cwd=self.tree,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -155,7 +159,9 @@ class Cell:
         if not version[0]:
             return {"failed": "environment"}
         python = self.folder / "venv/bin/python"
-        answer = subprocess.run([str(python), "-c", "import platform as p; print(p.python_version())"], capture_output=True)
+        answer = subprocess.run(
+            [str(python), "-c", "import platform as p; print(p.python_version())"], capture_output=True
+        )
         row["Python"] = answer.stdout.decode().strip()
         for count in ranks:
             step(f"N={count}", "test-tensorflow", f"TENSORFLOW_RANKS={count}", "LAUNCHER_TESTS=")
@@ -193,7 +199,9 @@ def table(results: dict[str, dict[str, str]], ranks: list[str]) -> str:
 def main() -> int:
     """The exit status: 0 if every cell that ran is good."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", default=",".join(CELLS), help="TENSORFLOW/MPI,...; oldest/MPI for what Python allows")
+    parser.add_argument(
+        "--cells", default=",".join(CELLS), help="TENSORFLOW/MPI,...; oldest/MPI for what Python allows"
+    )
     parser.add_argument("--ranks", default="1 2 3 4", help="numbers of processes (default: %(default)s)")
     parser.add_argument("--folder", type=Path, default=ROOT / "build/matrix", help="default: %(default)s")
     arguments = parser.parse_args()

@@ -3,7 +3,8 @@
     python examples/digits_estimator.py
     mpirun -np 2 python examples/digits_estimator.py --model-dir /tmp/digits-estimator
 
-Rank 0 alone writes to the model folder and restores what is there; the hook gives that to the others. Started again with more --steps, it continues where it stopped.
+Rank 0 alone writes to the model folder and restores what is there; the hook gives that to the others. Started again
+with more --steps, it continues where it stopped.
 """
 
 from __future__ import annotations

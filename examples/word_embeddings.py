@@ -38,7 +38,7 @@ SHOWN = ("function", "class", "exception", "import", "true", "three")
 
 
 def read_text() -> tuple[list[str], Any]:
-    """The words, most frequent first, and the text as numbers of words: int64 [n]. The rest of the words is left out."""
+    """The words, most frequent first, and the text as numbers of words: int64 [n]. Rarer words are left out of both."""
     text = re.findall(r"[a-z]+", " ".join(topics[name] for name in sorted(topics)).lower())
     words = [word for word, _ in collections.Counter(text).most_common(WORDS)]
     number = {word: index for index, word in enumerate(words)}

@@ -3,49 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
-ROOT = Path(__file__).resolve().parents[2]
-MPIRUN = Path(os.environ.get("MPIRUN") or Path(sys.executable).with_name("mpirun"))
-LIMIT = 120
-# MPICH starts more ranks than there are cores without being told to.
-CROWDED = ["--oversubscribe", "--bind-to", "none"]
+from launching import Job, launch, needs_mpirun
+from support import ROOT
 
-needs_mpirun = pytest.mark.skipif(not MPIRUN.exists(), reason="needs mpirun beside the interpreter")
+EXAMPLES = ROOT / "examples"
+SECONDS = 120
 
 
-def is_open_mpi() -> bool:
-    answer = subprocess.run([str(MPIRUN), "--version"], capture_output=True, text=True, check=False)
-    return "Open MPI" in answer.stdout
-
-
-def launch(ranks: int, example: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs an example on so many ranks; on one, without a launcher."""
-    command = [str(ROOT / "tools/with_deadline"), str(LIMIT)]
-    if ranks > 1:
-        command += [str(MPIRUN), "-np", str(ranks), *(CROWDED if is_open_mpi() else [])]
-    return subprocess.run(
-        [*command, sys.executable, str(ROOT / "examples" / example), *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(ranks: int, script: Path, *arguments: str, **variables: str) -> Job:
+    """Runs a script on so many ranks; on one, without a launcher."""
+    command = [sys.executable, str(script), *arguments]
+    if ranks == 1:
+        return Job(command, [], SECONDS, variables)
+    return launch(ranks, *command, seconds=SECONDS, **variables)
 
 
 def output_of(ranks: int, example: str, *arguments: str, **variables: str) -> str:
-    """What an example prints that succeeds; TensorFlow's own words must not hide it."""
-    done = launch(ranks, example, *arguments, **variables)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
-    return done.stdout
+    """What an example prints that succeeds."""
+    job = run(ranks, EXAMPLES / example, *arguments, **variables)
+    assert job.status == 0, job
+    return job.output
 
 
 def number(pattern: str, text: str) -> float:
@@ -93,7 +77,7 @@ def test_digits_whose_weights_differ_fail(tmp_path: Path) -> None:
     """One rank that changes a weight at the end must be noticed."""
     spoiled = tmp_path / "spoiled.py"
     spoiled.write_text(
-        f"import sys; sys.path.insert(0, {str(ROOT / 'examples')!r})\n"
+        f"import sys; sys.path.insert(0, {str(EXAMPLES)!r})\n"
         "import digits_graph, numpy as np\n"
         "honest = digits_graph.digest\n"
         "def digest(weights):\n"
@@ -104,9 +88,9 @@ def test_digits_whose_weights_differ_fail(tmp_path: Path) -> None:
         "digits_graph.digest = digest\n"
         "sys.exit(digits_graph.main())\n"
     )
-    done = launch(2, str(spoiled), "--steps", "10", "--baseline", "1")
-    assert done.returncode != 0, done.stdout
-    assert "weights of all 2 ranks: DIFFERENT" in done.stdout, done.stderr[-4000:]
+    job = run(2, spoiled, "--steps", "10", "--baseline", "1")
+    assert job.status != 0, job
+    assert "weights of all 2 ranks: DIFFERENT" in job.output, job
 
 
 @needs_mpirun
@@ -132,7 +116,19 @@ def test_estimator_on_two_ranks_trains_evaluates_predicts_and_resumes(tmp_path: 
 
 @pytest.mark.skipif(hasattr(tf.compat.v1, "estimator"), reason="this TensorFlow has Estimators")
 def test_estimator_without_estimators_is_one_line() -> None:
-    done = launch(1, "digits_estimator.py")
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "has no Estimators: the last one that has is 2.15" in done.stderr
+    job = run(1, EXAMPLES / "digits_estimator.py")
+    assert job.status == 1
+    assert job.errors.count("\n") == 1, job
+    assert "has no Estimators: the last one that has is 2.15" in job.errors
+
+
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=needs_mpirun)])
+def test_first_script_of_the_readme_learns(ranks: int, tmp_path: Path) -> None:
+    found = re.search(r"```python\n(# first\.py\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found
+    script = tmp_path / "first.py"
+    script.write_text(found[1])
+    job = run(ranks, script)
+    assert job.status == 0, job
+    for rank in range(ranks):
+        assert number(rf"rank {rank} of {ranks}: loss (\S+)", job.output) < 1e-4

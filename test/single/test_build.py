@@ -20,7 +20,9 @@ class Build:
         self.tree = tree
 
     def __call__(self, *arguments: str, sources: str = TWO) -> list[str]:
-        done = self._run("make", "lib", "V=1", "BUILD=build/incremental", f"CORE_SOURCES={sources}", *arguments, cwd=self.tree)
+        done = self._run(
+            "make", "lib", "V=1", "BUILD=build/incremental", f"CORE_SOURCES={sources}", *arguments, cwd=self.tree
+        )
         assert done.returncode == 0, done.stderr
         steps = re.findall(r" -c \S*/(\w+)\.cc ", done.stdout)
         return sorted(steps) + (["link"] if " -shared " in done.stdout else [])
@@ -85,3 +87,10 @@ def test_missing_gtest_names_the_package(run: Run, source_copy: Path) -> None:
     done = run("make", "CXX=g++ -nostdinc", "BUILD=build/no_gtest", "build/no_gtest/gtest.found", cwd=source_copy)
     assert done.returncode != 0
     assert "apt-get install libgtest-dev" in done.stderr
+
+
+@pytest.mark.parametrize("tests", ["test-cpp", "test-mpi"])
+def test_missing_gtest_is_no_failure_of_make_test(tests: str, run: Run, source_copy: Path) -> None:
+    done = run("make", "CXX=g++ -nostdinc", "BUILD=build/no_gtest", f"{tests}-if-possible", cwd=source_copy)
+    assert done.returncode == 0, done.stderr
+    assert "The native tests are left out: they need gtest (apt-get install libgtest-dev)" in done.stdout

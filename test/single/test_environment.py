@@ -1,4 +1,4 @@
-"""The environments that the Makefile makes: made once, made anew when something has changed, never taken from somebody."""
+"""The environments that the Makefile makes: made once, made anew when something changed, never somebody's own."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def test_is_made_once_and_again_when_something_changed(tmp_path: Path, requireme
     assert made_anew(moved, requirements)
 
 
-def test_folder_of_somebody_is_left_alone(
-    tmp_path: Path, requirements: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_of_somebody_is_left_alone(tmp_path: Path, requirements: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "theirs"
     venv.create(folder)
     before = sorted(folder.rglob("*"))
