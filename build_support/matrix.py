@@ -1,6 +1,6 @@
 """Runs the TensorFlow tests with every TensorFlow and MPI, and prints a Markdown table. `make test-matrix` calls it.
 
-    python3 build_support/matrix.py [--cells 2.15.1/mpich-5.0.2,...] [--ranks '1 2 3 4']
+    python3 build_support/matrix.py [--cells 2.15.1/mpich-5.0.2,...] [--ranks '1 2 3 4'] [--document FILE]
 
 Each pair is a cell with a folder of its own, FOLDER/CELL: `venv`, `tree` (a copy of the working tree, as the built
 libraries lie inside it), and a log for each run. Nothing is shared between cells. A second run copies, builds and
@@ -188,12 +188,31 @@ def verdict(good: bool, text: str) -> str:
 
 def table(results: dict[str, dict[str, str]], ranks: list[str]) -> str:
     """All results in Markdown."""
-    columns = ["Python", *(f"N={count}" for count in ranks), "launched", "native", "minutes"]
+    columns = ["Python", *(f"N={count}" for count in ranks), "launched", "native", "minutes", "commit"]
     lines = [" | ".join(["TensorFlow", "MPI", *columns]), " | ".join(["---"] * (len(columns) + 2))]
     for cell, row in sorted(results.items()):
         tensorflow, _, mpi = cell.partition("/")
         lines.append(" | ".join([tensorflow, MPIS.get(mpi, mpi), *(row.get(column, "-") for column in columns)]))
     return "".join(f"| {line} |\n" for line in lines)
+
+
+def write_into(document: Path, text: str) -> None:
+    """Puts the table between the document's two marks.
+
+    Raises:
+        ValueError: it has none.
+    """
+    before, begin, rest = document.read_text().partition("<!-- matrix -->\n")
+    _, end, after = rest.partition("<!-- end of matrix -->\n")
+    if not (begin and end):
+        raise ValueError(f"{document} has no place for the table")
+    document.write_text(f"{before}{begin}{text}{end}{after}")
+
+
+def commit() -> str:
+    """Of the working tree; `-dirty` if something has been changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def main() -> int:
@@ -204,13 +223,14 @@ def main() -> int:
     )
     parser.add_argument("--ranks", default="1 2 3 4", help="numbers of processes (default: %(default)s)")
     parser.add_argument("--folder", type=Path, default=ROOT / "build/matrix", help="default: %(default)s")
+    parser.add_argument("--document", type=Path, help="file to put the table into, between its two marks")
     arguments = parser.parse_args()
 
     results_file = arguments.folder / "results.json"
     results = json.loads(results_file.read_text()) if results_file.exists() else {}
     ranks = arguments.ranks.split()
     good = True
-    for asked in arguments.cells.split(","):
+    for asked in filter(None, arguments.cells.split(",")):
         try:
             name = without_oldest(asked)
             row = Cell(name, arguments.folder.resolve()).run(ranks)
@@ -218,10 +238,12 @@ def main() -> int:
             print(error, file=sys.stderr)
             name, row = asked, {"failed": str(error)}
         good = good and "failed" not in row and not any(value.startswith("**") for value in row.values())
-        results[name] = row
+        results[name] = {**row, "commit": commit()}
         results_file.parent.mkdir(parents=True, exist_ok=True)
         results_file.write_text(json.dumps(results, indent=2))
     print(f"\nTests passed, added up over ranks and files:\n\n{table(results, ranks)}")
+    if arguments.document:
+        write_into(arguments.document, table(results, ranks))
     return 0 if good else 1
 
 
