@@ -67,7 +67,7 @@ rank-tests:
 	@set -e; for ranks in $(TENSORFLOW_RANKS); do for file in $(RANK_TESTS); do \
 	    echo "== $$file on $$ranks ranks"; \
 	    tools/with_deadline $(TENSORFLOW_LIMIT) $(MPIRUN) -np $$ranks $(MPIRUN_FLAGS) \
-	        $(PYTHON) $(PYTEST) -q $$file; \
+	        $(PYTHON) $(PYTEST) -q --color=no $$file; \
 	done; done
 
 launcher-tests:
