@@ -2,7 +2,7 @@
 MPICXX ?= mpicxx
 MPIRUN ?= $(patsubst %mpicxx,%mpirun,$(MPICXX))
 MPI_SOURCES := $(sort $(wildcard horovod_tf/common/mpi/*.cc))
-MPI_TEST_SOURCES := $(sort $(wildcard test/cpp_mp/*.cc))
+MPI_TEST_SOURCES := $(sort $(wildcard test/cpp_mp/*.cc test/cpp/contract/*.cc))
 # Only the wrapper knows the MPI: its headers say which one it is. `make mpi` asks and calls itself.
 MPI_FAMILY ?= unknown
 MPI_BUILD := $(BUILD)/$(MPI_FAMILY)

@@ -4,8 +4,9 @@
 //   HVD_INSTANTIATE_BACKEND_CONTRACT(Local, testing::Values(factory), testing::Values(1, 2, 3, 5,
 //   8));
 //
-// A world may drive all its ranks as threads, or one rank when the others are other processes:
-// every check is made by the rank itself, against closed forms.
+// The tests themselves are in backend_contract.cc, so that several programs' worth of backends may
+// share one. A world may drive all its ranks as threads, or one rank when the others are other
+// processes: every check is made by the rank itself, against closed forms.
 #ifndef HOROVOD_TF_TEST_CPP_CONTRACT_BACKEND_CONTRACT_H_
 #define HOROVOD_TF_TEST_CPP_CONTRACT_BACKEND_CONTRACT_H_
 
@@ -208,110 +209,6 @@ class BackendContract : public testing::TestWithParam<ContractParam> {
 
 // Of types with arithmetic.
 class BackendReduceContract : public BackendContract {};
-
-TEST_P(BackendReduceContract, AllreduceOfEveryOpAndShape_MatchesTheClosedForm) {
-  OnEveryRank([this](ContractRank& rank) {
-    for (const ReduceOpInfo& op : ReduceOps()) {
-      for (const TensorShape& shape : ContractShapes()) {
-        for (bool in_place : {false, true}) {
-          SCOPED_TRACE(std::string(op.name) + " " + shape.ToString());
-          CheckAllreduce(rank, op.op, {shape}, in_place);
-        }
-      }
-    }
-  });
-}
-
-TEST_P(BackendReduceContract, AllreduceOfFusedTensors_MatchesTheClosedForm) {
-  std::vector<TensorShape> many(40, TensorShape{3});
-  many[20] = {0};
-  OnEveryRank([&](ContractRank& rank) {
-    for (bool in_place : {false, true}) {
-      CheckAllreduce(rank, ReduceOp::kSum, {{17}, {2, 3}, {}}, in_place);
-      CheckAllreduce(rank, ReduceOp::kAverage, ContractShapes(), in_place);
-      CheckAllreduce(rank, ReduceOp::kMax, {{0}, {0, 3}}, in_place);
-      CheckAllreduce(rank, ReduceOp::kSum, many, in_place);
-    }
-  });
-}
-
-TEST_P(BackendReduceContract, AllreduceWithFactors_ScalesInputsAndResult) {
-  OnEveryRank([this](ContractRank& rank) {
-    const TensorShape shape{1000};
-    for (bool in_place : {false, true}) {
-      ContractBatch contract;
-      contract.batch.dtype = dtype();
-      contract.batch.prescale = 0.5;
-      contract.batch.postscale = 3.0;
-      // Even, so that halves are exact in every type.
-      contract.Add(
-          MakeBuffer(dtype(), 1000,
-                     [&](std::size_t i) { return 2 * ContractData::Turn(rank.rank, size(), i); }),
-          shape, shape, in_place);
-      rank.RunOk(contract.batch);
-      const std::int64_t sum = size() * (size() - 1) / 2;
-      contract.ExpectOutput(0, MakeBuffer(dtype(), 1000, [sum](std::size_t) { return 3 * sum; }));
-    }
-  });
-}
-
-TEST_P(BackendContract, AllgatherOfEveryShape_IsInRankOrder) {
-  OnEveryRank([this](ContractRank& rank) {
-    const std::vector<std::vector<std::int64_t>> row_shapes = {{}, {1}, {3}, {0}, {2, 5}, {17, 1}};
-    for (const std::vector<std::int64_t>& row : row_shapes) {
-      for (std::int64_t each : {0, 1, 2, 3, 17, 1000, 4097}) {
-        SCOPED_TRACE(std::to_string(each) + " rows");
-        std::vector<std::int64_t> rows(static_cast<std::size_t>(size()), each);
-        if (each < 1000 || row.empty()) CheckAllgather(rank, rows, row);
-      }
-    }
-  });
-}
-
-TEST_P(BackendContract, AllgatherOfDifferentNumbersOfRows_IsInRankOrder) {
-  OnEveryRank([this](ContractRank& rank) {
-    const auto ranks = static_cast<std::size_t>(size());
-    std::vector<std::int64_t> rising(ranks);
-    std::vector<std::int64_t> every_other(ranks);
-    for (std::size_t r = 0; r < ranks; ++r) {
-      rising[r] = static_cast<std::int64_t>(r);  // rank 0 has none
-      every_other[r] = r % 2 == 0 ? 1000 : 0;
-    }
-    CheckAllgather(rank, rising, {3});
-    CheckAllgather(rank, every_other, {});
-    for (std::size_t only = 0; only < ranks; ++only) {
-      std::vector<std::int64_t> rows(ranks, 0);
-      rows[only] = 17;
-      CheckAllgather(rank, rows, {2, 2});
-    }
-  });
-}
-
-TEST_P(BackendContract, BroadcastFromEveryRoot_GivesTheRootsBytes) {
-  OnEveryRank([this](ContractRank& rank) {
-    for (int root = 0; root < size(); ++root) {
-      for (const TensorShape& shape : ContractShapes()) {
-        for (bool in_place : {false, true}) {
-          // Large ones once: what depends on the root does not depend on the size.
-          if (Elements(shape) > 1000 && root != size() - 1) continue;
-          SCOPED_TRACE("root " + std::to_string(root) + " " + shape.ToString());
-          CheckBroadcast(rank, root, shape, in_place);
-        }
-      }
-    }
-  });
-}
-
-TEST_P(BackendContract, KindsInTurn_DoNotDisturbEachOther) {
-  OnEveryRank([this](ContractRank& rank) {
-    for (int round = 0; round < 50; ++round) {
-      CheckBroadcast(rank, round % size(), {round}, round % 2 == 0);
-      std::vector<std::int64_t> rows(static_cast<std::size_t>(size()), round % 3);
-      CheckAllgather(rank, rows, {2});
-      if (Info(dtype()).reducible) CheckAllreduce(rank, ReduceOp::kSum, {{round}, {3}}, true);
-    }
-  });
-}
 
 // Supports() may refuse types, but never differently on different ranks; here it must not refuse.
 #define HVD_INSTANTIATE_BACKEND_CONTRACT(prefix, factories, sizes)                               \
