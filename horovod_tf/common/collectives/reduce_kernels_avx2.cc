@@ -1,5 +1,5 @@
-// A leaf: the kernels of host_reduce for x86 CPUs with AVX2 and F16C, and the only file in the core
-// that asks which CPU it is compiled for.
+// A leaf: the kernels of host_reduce for x86 CPUs with AVX2 and F16C. With cpu_hints.cc the only
+// file in the core that asks which CPU it is compiled for.
 #include "horovod_tf/common/collectives/reduce_kernels.h"
 
 #if defined(__x86_64__)

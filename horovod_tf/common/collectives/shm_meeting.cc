@@ -1,0 +1,214 @@
+#include "horovod_tf/common/collectives/shm_meeting.h"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "horovod_tf/common/base/check.h"
+#include "horovod_tf/common/collectives/cpu_hints.h"
+
+namespace horovod_tf {
+namespace {
+
+// Long enough for a peer that is at work on a chunk, too short to be missed by anybody.
+constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr int kPausesBetweenClocks = 16;
+constexpr int kYields = 4;
+
+// Not FUTEX_PRIVATE: the other ranks are other processes.
+void SleepOn(ShmWord& word, std::uint32_t while_it_is, Duration limit) {
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(limit).count();
+  const timespec timeout{static_cast<time_t>(nanoseconds / 1000000000),
+                         static_cast<long>(nanoseconds % 1000000000)};
+  // Whatever it says, the caller looks at the word again.
+  syscall(SYS_futex, &word, FUTEX_WAIT, while_it_is, &timeout, nullptr, 0);
+}
+
+void WakeAll(ShmWord& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+
+// Words count for ever and wrap around; what is compared is never far apart.
+bool Reached(std::uint32_t value, std::uint32_t goal) {
+  return static_cast<std::int32_t>(value - goal) >= 0;
+}
+
+// Of all ranks, in the gates of the chunk's slot.
+std::uint32_t ArrivalsAfter(std::uint64_t chunk, int ranks) {
+  return static_cast<std::uint32_t>((chunk / kShmSlots + 1) * static_cast<std::uint64_t>(ranks));
+}
+
+std::uint32_t ProgressAfter(std::uint64_t chunk) { return static_cast<std::uint32_t>(chunk + 1); }
+
+}  // namespace
+
+ShmPatience PatienceFor(int ranks, int processors) {
+  ShmPatience patience;
+  if (processors >= ranks) patience.spin = kSpin;
+  patience.yields = kYields;
+  return patience;
+}
+
+// One wait.
+struct ShmMeeting::Goal {
+  ShmGate& gate;
+  std::uint32_t arrivals;       // of all ranks, in this gate
+  ShmWord ShmProgress::*stage;  // what each rank has to reach
+  std::uint32_t progress;
+
+  bool Reached() const {
+    return horovod_tf::Reached(gate.arrived.load(std::memory_order_acquire), arrivals);
+  }
+};
+
+ShmMeeting::ShmMeeting(ShmMembership membership)
+    : segment_(std::move(membership.segment)),
+      rank_(membership.rank),
+      processes_(std::move(membership.processes)),
+      patience_(membership.patience) {
+  HVD_CHECK(0 <= rank_ && rank_ < segment_->ranks(), "a rank out of range");
+  HVD_CHECK(processes_.empty() || processes_.size() == static_cast<std::size_t>(size()),
+            "one process per rank");
+}
+
+// The progress after the arrival: a rank that dies between the two has arrived, and nobody waits
+// for it. The other way round nobody would blame it.
+void ShmMeeting::Publish(std::uint64_t chunk) {
+  Arrive(segment_->header().published[chunk % kShmSlots], chunk);
+  segment_->progress(rank_).published.store(ProgressAfter(chunk), std::memory_order_release);
+}
+
+void ShmMeeting::Release(std::uint64_t chunk) {
+  Arrive(segment_->header().released[chunk % kShmSlots], chunk);
+  segment_->progress(rank_).released.store(ProgressAfter(chunk), std::memory_order_release);
+}
+
+// Sequentially consistent on both sides: either the last to arrive sees the sleeper, or the sleeper
+// sees that all have arrived.
+void ShmMeeting::Arrive(ShmGate& gate, std::uint64_t chunk) {
+  const std::uint32_t arrived = gate.arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
+  if (arrived != ArrivalsAfter(chunk, size())) return;
+  if (gate.sleepers.load(std::memory_order_seq_cst) != 0) WakeAll(gate.arrived);
+}
+
+Status ShmMeeting::AwaitPublished(std::uint64_t chunk, RunContext& context) {
+  return Await({segment_->header().published[chunk % kShmSlots], ArrivalsAfter(chunk, size()),
+                &ShmProgress::published, ProgressAfter(chunk)},
+               context);
+}
+
+Status ShmMeeting::AwaitReleased(std::uint64_t chunk, RunContext& context) {
+  return Await({segment_->header().released[chunk % kShmSlots], ArrivalsAfter(chunk, size()),
+                &ShmProgress::released, ProgressAfter(chunk)},
+               context);
+}
+
+Status ShmMeeting::Await(const Goal& goal, RunContext& context) {
+  if (goal.Reached() || Spin(goal)) return Status::Ok();
+  for (int i = 0; i < patience_.yields; ++i) {
+    sched_yield();
+    if (goal.Reached()) return Status::Ok();
+  }
+  return Sleep(goal, context);
+}
+
+bool ShmMeeting::Spin(const Goal& goal) const {
+  if (patience_.spin == Duration::zero()) return false;
+  const TimePoint end = Clock::Real().Now() + patience_.spin;
+  do {
+    for (int i = 0; i < kPausesBetweenClocks; ++i) {
+      PauseSpinning();
+      if (goal.Reached()) return true;
+    }
+  } while (Clock::Real().Now() < end);
+  return false;
+}
+
+Status ShmMeeting::Sleep(const Goal& goal, RunContext& context) {
+  Duration sleep = patience_.first_sleep;
+  while (true) {
+    goal.gate.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const TimePoint end = Clock::Real().Now() + sleep;
+    bool reached = false;
+    Duration left = sleep;
+    // Arrivals of some change the word without waking anybody; a sleep that is about to begin then
+    // does not.
+    while (left > Duration::zero() && failure().ok()) {
+      const std::uint32_t arrived = goal.gate.arrived.load(std::memory_order_seq_cst);
+      reached = Reached(arrived, goal.arrivals);
+      if (reached) break;
+      SleepOn(goal.gate.arrived, arrived, left);
+      left = end - Clock::Real().Now();
+    }
+    goal.gate.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    if (reached || goal.Reached()) return Status::Ok();
+    HVD_RETURN_IF_ERROR(LookAround(goal, context));
+    sleep = std::min(sleep * 2, patience_.longest_sleep);
+  }
+}
+
+// Whether there is still something to wait for.
+Status ShmMeeting::LookAround(const Goal& goal, RunContext& context) {
+  HVD_RETURN_IF_ERROR(failure());
+  const Status interrupted = context.Interrupted();
+  if (!interrupted.ok()) return Fail(interrupted);
+  const Status dead = Dead(goal);
+  return dead.ok() ? dead : Fail(dead);
+}
+
+// Not OK if a process has ended that has not got there. One that has got there owes nothing: the
+// first to finish a job's last operation may well be gone.
+Status ShmMeeting::Dead(const Goal& goal) const {
+  for (int rank = 0; rank < static_cast<int>(processes_.size()); ++rank) {
+    const UniqueFd& process = processes_[static_cast<std::size_t>(rank)];
+    const ShmWord& progress = segment_->progress(rank).*goal.stage;
+    if (!process.valid() || Reached(progress.load(std::memory_order_acquire), goal.progress)) {
+      continue;
+    }
+    pollfd ended{process.get(), POLLIN, 0};
+    if (poll(&ended, 1, 0) <= 0) continue;
+    // It may have got there between the two looks.
+    if (Reached(progress.load(std::memory_order_acquire), goal.progress)) continue;
+    return Status::Unavailable("rank " + std::to_string(rank) +
+                               " ended in the middle of an operation over shared memory; its "
+                               "output, or the launcher's, says why");
+  }
+  return Status::Ok();
+}
+
+Status ShmMeeting::failure() const {
+  const ShmFailure& failure = segment_->header().failure;
+  if (failure.state.load(std::memory_order_acquire) != ShmFailure::kWritten) return Status::Ok();
+  const std::optional<StatusCode> code = StatusCodeFromInt(failure.code);
+  if (!code || *code == StatusCode::kOk) return Status::Unknown(failure.text);
+  return Status::FromCode(*code, failure.text);
+}
+
+// The first to fail writes it down for all, and wakes them.
+Status ShmMeeting::Fail(const Status& cause) {
+  ShmFailure& failure = segment_->header().failure;
+  std::uint32_t none = ShmFailure::kNone;
+  if (!failure.state.compare_exchange_strong(none, ShmFailure::kBeingWritten)) {
+    const Status first = this->failure();
+    return first.ok() ? cause : first;
+  }
+  failure.code = static_cast<std::int32_t>(cause.code());
+  const std::size_t length = std::min(cause.message().size(), ShmFailure::kTextBytes - 1);
+  std::memcpy(failure.text, cause.message().data(), length);
+  failure.state.store(ShmFailure::kWritten, std::memory_order_release);
+  for (std::size_t i = 0; i < kShmSlots; ++i) {
+    WakeAll(segment_->header().published[i].arrived);
+    WakeAll(segment_->header().released[i].arrived);
+  }
+  return cause;
+}
+
+}  // namespace horovod_tf

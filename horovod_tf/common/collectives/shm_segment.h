@@ -1,0 +1,118 @@
+// ShmSegment: the memory that the ranks of one host share, and its layout. See
+// docs/shared_memory.md.
+#ifndef HOROVOD_TF_COMMON_COLLECTIVES_SHM_SEGMENT_H_
+#define HOROVOD_TF_COMMON_COLLECTIVES_SHM_SEGMENT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/collectives/unique_fd.h"
+
+namespace horovod_tf {
+
+// Slots of every rank, used in turn: with three, a rank writes one while others still read the one
+// before, and results need no meeting of their own.
+inline constexpr std::size_t kShmSlots = 3;
+
+// Words that different ranks write are this far apart: processors fetch lines in pairs.
+inline constexpr std::size_t kShmLine = 128;
+
+using ShmWord = std::atomic<std::uint32_t>;
+static_assert(ShmWord::is_always_lock_free, "a lock would belong to one process");
+
+// Where all ranks arrive, over and over; the words count for ever and wrap around.
+struct alignas(kShmLine) ShmGate {
+  ShmWord arrived;
+  ShmWord sleepers;
+};
+
+// How far one rank is: chunks that it has published, and chunks that it has released.
+struct alignas(kShmLine) ShmProgress {
+  ShmWord published;
+  ShmWord released;
+};
+
+// The first failure, which is everybody's.
+struct alignas(kShmLine) ShmFailure {
+  static constexpr std::uint32_t kNone = 0;
+  static constexpr std::uint32_t kBeingWritten = 1;
+  static constexpr std::uint32_t kWritten = 2;
+  static constexpr std::size_t kTextBytes = 1000;
+
+  ShmWord state;
+  std::int32_t code;
+  char text[kTextBytes];  // ends with a zero
+};
+
+// The beginning of the segment; all of it is zero when it is new.
+struct ShmHeader {
+  static constexpr std::size_t kCpuWords = 16;
+
+  std::uint64_t magic;
+  std::uint64_t ranks;
+  std::uint64_t slot_bytes;
+  std::atomic<std::uint64_t> cpus[kCpuWords];  // processors that any rank may run on
+  ShmFailure failure;
+  ShmGate published[kShmSlots];
+  ShmGate released[kShmSlots];
+};
+
+// Thread rule: safe for any thread; who may touch which slot when is ShmMeeting's matter.
+class ShmSegment {
+  struct Mapping {
+    UniqueFd descriptor;
+    void* memory;
+    int ranks;
+    std::size_t slot_bytes;
+  };
+
+ public:
+  static constexpr int kMostRanks = 1024;
+
+  // A new one, without a name anywhere: it is gone when the last process has unmapped it. All its
+  // memory is there when this returns, so that no later access fails. REQUIRES: 1 <= ranks <=
+  // kMostRanks, slot_bytes is a multiple of 4096. ResourceExhausted or Unavailable with the
+  // system's reason.
+  static Status Create(int ranks, std::size_t slot_bytes, std::shared_ptr<ShmSegment>* segment);
+  // That of another process, by its descriptor. FailedPrecondition if it is not one, or one that
+  // somebody could still shorten.
+  static Status Map(UniqueFd descriptor, int ranks, std::shared_ptr<ShmSegment>* segment);
+  explicit ShmSegment(Mapping mapping);  // for Create and Map
+  ~ShmSegment();
+  ShmSegment(const ShmSegment&) = delete;
+  ShmSegment& operator=(const ShmSegment&) = delete;
+
+  static std::size_t Bytes(int ranks, std::size_t slot_bytes);
+
+  int ranks() const { return ranks_; }
+  std::size_t slot_bytes() const { return slot_bytes_; }
+  std::size_t bytes() const { return bytes_; }
+  // To be handed to the other ranks, and closed then: the mapping needs none.
+  const UniqueFd& descriptor() const { return descriptor_; }
+  void CloseDescriptor() { descriptor_.Reset(); }
+
+  ShmHeader& header() const { return *header_; }
+  ShmProgress& progress(int rank) const { return progress_[rank]; }
+  // What `rank` brings for chunk number `chunk`.
+  unsigned char* slot(int rank, std::uint64_t chunk) const {
+    return slots_ + (static_cast<std::size_t>(rank) * kShmSlots + chunk % kShmSlots) * slot_bytes_;
+  }
+  // What all ranks together make of chunk number `chunk`.
+  unsigned char* result(std::uint64_t chunk) const { return slot(ranks_, chunk); }
+
+ private:
+  UniqueFd descriptor_;
+  const int ranks_;
+  const std::size_t slot_bytes_;
+  const std::size_t bytes_;
+  ShmHeader* const header_;
+  ShmProgress* const progress_;
+  unsigned char* const slots_;
+};
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_COLLECTIVES_SHM_SEGMENT_H_

@@ -1,0 +1,271 @@
+#include "horovod_tf/common/collectives/shm_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "horovod_tf/common/base/mutex.h"
+#include "horovod_tf/common/collectives/host_reduce.h"
+#include "test/cpp/contract/backend_contract.h"
+
+namespace horovod_tf {
+namespace {
+
+constexpr std::size_t kSlotBytes = 4096;
+
+std::shared_ptr<ShmSegment> NewSegment(int size, std::size_t slot_bytes) {
+  std::shared_ptr<ShmSegment> segment;
+  const Status status = ShmSegment::Create(size, slot_bytes, &segment);
+  EXPECT_TRUE(status.ok()) << status;
+  return segment;
+}
+
+std::unique_ptr<CollectiveBackend> MakeBackend(int rank, std::shared_ptr<ShmSegment> segment) {
+  ShmMembership membership;
+  membership.rank = rank;
+  membership.patience = PatienceFor(segment->ranks(), 1);
+  membership.segment = std::move(segment);
+  return MakeShmBackend(std::move(membership));
+}
+
+// One mapping for all ranks, so that a race between them shows.
+std::unique_ptr<ThreadedWorld> MakeShmWorld(int size, std::size_t slot_bytes) {
+  const std::shared_ptr<ShmSegment> segment = NewSegment(size, slot_bytes);
+  std::vector<std::unique_ptr<CollectiveBackend>> backends;
+  for (int rank = 0; rank < size; ++rank) backends.push_back(MakeBackend(rank, segment));
+  return std::make_unique<ThreadedWorld>(std::move(backends));
+}
+
+ContractWorldFactory Factory(const std::string& name, std::size_t slot_bytes) {
+  return {name, [slot_bytes](int size) { return MakeShmWorld(size, slot_bytes); }};
+}
+
+// With slots of one page most of the suite's tensors go in several chunks.
+HVD_INSTANTIATE_BACKEND_CONTRACT(Shm,
+                                 testing::Values(Factory("OnePage", kSlotBytes),
+                                                 Factory("Large", 256 << 10)),
+                                 testing::Values(1, 2, 3, 4, 5, 8));
+
+// Sizes at which the number of chunks or the way of reducing changes, and their neighbours.
+std::vector<std::size_t> InterestingSizes(std::size_t slot_bytes, int ranks) {
+  std::vector<std::size_t> sizes;
+  const std::size_t small = (std::size_t{128} << 10) / static_cast<std::size_t>(ranks);
+  std::vector<std::size_t> edges = {small, 128 << 10, 4 * slot_bytes};
+  for (std::size_t chunks = 1; chunks <= 7; ++chunks) edges.push_back(chunks * slot_bytes);
+  for (std::size_t edge : edges) {
+    for (std::size_t bytes : {edge - 4, edge, edge + 4, edge + 60, edge + 64}) {
+      sizes.push_back(bytes / 4);
+    }
+  }
+  return sizes;
+}
+
+// Not exact in any sum, and different for every rank and index.
+float Fraction(int rank, std::size_t i) {
+  return 1.0F / static_cast<float>(3 * i + 7 * static_cast<std::size_t>(rank) + 1) - 0.01F;
+}
+
+// Tensors of odd sizes, `elements` in all.
+std::vector<std::size_t> Cut(std::size_t elements) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t next = 1; elements > 0; next = next * 3 + 1) {
+    sizes.push_back(std::min(next, elements));
+    elements -= sizes.back();
+  }
+  sizes.push_back(0);
+  return sizes;
+}
+
+void AddTensors(const std::vector<std::size_t>& sizes, float* input, float* output, Batch* batch) {
+  for (std::size_t size : sizes) {
+    const TensorShape shape{static_cast<std::int64_t>(size)};
+    batch->tensors.push_back({"t" + std::to_string(batch->tensors.size()),
+                              {DataType::kFloat32, shape, input},
+                              {DataType::kFloat32, shape, output},
+                              {}});
+    input += size;
+    output += size;
+  }
+}
+
+// One rank's part in a job of many reductions: every result must have the bits of a reduction in
+// rank order on one processor.
+void CheckBits(ContractRank& rank, int ranks, std::size_t slot_bytes, bool in_place) {
+  for (std::size_t elements : InterestingSizes(slot_bytes, ranks)) {
+    SCOPED_TRACE(std::to_string(elements) + " elements");
+    std::vector<std::vector<float>> inputs(static_cast<std::size_t>(ranks),
+                                           std::vector<float>(elements));
+    std::vector<const void*> all;
+    for (int r = 0; r < ranks; ++r) {
+      std::vector<float>& input = inputs[static_cast<std::size_t>(r)];
+      for (std::size_t i = 0; i < elements; ++i) input[i] = Fraction(r, i);
+      all.push_back(input.data());
+    }
+    Batch batch;
+    batch.reduce_op = ReduceOp::kAverage;
+    batch.prescale = 1.0 / 3;
+    std::vector<float> expected(elements);
+    std::vector<float> data = inputs[static_cast<std::size_t>(rank.rank)];
+    std::vector<float> output(elements, -1.0F);
+    Reduce(batch.reduction(ranks), all, elements, expected.data());
+    AddTensors(elements % 2 == 0 ? std::vector<std::size_t>{elements} : Cut(elements), data.data(),
+               in_place ? data.data() : output.data(), &batch);
+    rank.RunOk(batch);
+    const std::vector<float>& actual = in_place ? data : output;
+    ASSERT_EQ(std::memcmp(actual.data(), expected.data(), elements * sizeof(float)), 0);
+    if (!in_place) {
+      ASSERT_EQ(data, inputs[static_cast<std::size_t>(rank.rank)]) << "an input was written";
+    }
+  }
+}
+
+TEST(ShmBackend, AroundEveryChunksEnd_ResultsAreTheBitsOfASumInRankOrder) {
+  for (int ranks : {1, 2, 3, 4, 5, 8}) {
+    for (std::size_t slot_bytes : {std::size_t{4096}, std::size_t{64} << 10}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, slots of " + std::to_string(slot_bytes));
+      MakeShmWorld(ranks, slot_bytes)->Run([&](ContractRank& rank) {
+        CheckBits(rank, ranks, slot_bytes, /*in_place=*/false);
+        CheckBits(rank, ranks, slot_bytes, /*in_place=*/true);
+      });
+    }
+  }
+}
+
+// Rows of very different lengths: some ranks have nothing left long before the others.
+void CheckGather(ContractRank& rank, const std::vector<std::int64_t>& rows) {
+  std::vector<unsigned char> expected;
+  std::vector<unsigned char> mine;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::int64_t i = 0; i < rows[r]; ++i) {
+      expected.push_back(static_cast<unsigned char>(i / 7 + i + static_cast<std::int64_t>(r)));
+      if (static_cast<int>(r) == rank.rank) mine.push_back(expected.back());
+    }
+  }
+  std::vector<unsigned char> output(expected.size(), 0xa5);
+  Batch batch;
+  batch.kind = CollectiveKind::kAllgather;
+  batch.dtype = DataType::kUInt8;
+  const TensorShape in{static_cast<std::int64_t>(mine.size())};
+  const TensorShape out{static_cast<std::int64_t>(output.size())};
+  batch.tensors.push_back(
+      {"rows", {DataType::kUInt8, in, mine.data()}, {DataType::kUInt8, out, output.data()}, rows});
+  rank.RunOk(batch);
+  EXPECT_TRUE(output == expected);
+}
+
+TEST(ShmBackend, AllgatherAndBroadcastAroundEveryChunksEnd_MoveEveryByte) {
+  for (int ranks : {1, 2, 3, 4, 5, 8}) {
+    MakeShmWorld(ranks, kSlotBytes)->Run([&](ContractRank& rank) {
+      for (std::size_t elements : InterestingSizes(kSlotBytes, ranks)) {
+        const auto bytes = static_cast<std::int64_t>(elements * 4 + 1);
+        SCOPED_TRACE(std::to_string(bytes) + " bytes");
+        std::vector<std::int64_t> rows(static_cast<std::size_t>(ranks), bytes);
+        CheckGather(rank, rows);
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+          rows[r] = r % 2 == 0 ? bytes / static_cast<std::int64_t>(r + 1) : 0;
+        }
+        CheckGather(rank, rows);
+        std::vector<unsigned char> data(static_cast<std::size_t>(bytes), 0);
+        const int root = static_cast<int>(elements) % ranks;
+        const auto sent = [](std::size_t i) { return static_cast<unsigned char>(i * 7 + i / 256); };
+        if (rank.rank == root) {
+          for (std::size_t i = 0; i < data.size(); ++i) data[i] = sent(i);
+        }
+        Batch batch;
+        batch.kind = CollectiveKind::kBroadcast;
+        batch.dtype = DataType::kUInt8;
+        batch.root_rank = root;
+        const TensorView view{DataType::kUInt8, {bytes}, data.data()};
+        batch.tensors.push_back({"sent", view, view, {}});
+        rank.RunOk(batch);
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < data.size(); ++i) wrong += data[i] != sent(i) ? 1U : 0U;
+        EXPECT_EQ(wrong, 0U);
+      }
+    });
+  }
+}
+
+// Fifty gradients on four ranks that are late by turns, ten times: the same bits.
+TEST(ShmBackend, RanksThatAreLateByTurns_GetTheSameBitsEveryTime) {
+  std::vector<std::vector<float>> results;
+  Mutex mutex;
+  for (unsigned repeat = 0; repeat < 10; ++repeat) {
+    MakeShmWorld(4, kSlotBytes)->Run([&](ContractRank& rank) {
+      std::minstd_rand random(repeat * 4 + static_cast<unsigned>(rank.rank) + 1);
+      std::vector<float> result;
+      for (std::size_t gradient = 0; gradient < 50; ++gradient) {
+        std::vector<float> data(1 + gradient * 97);
+        for (std::size_t i = 0; i < data.size(); ++i) data[i] = Fraction(rank.rank, i + gradient);
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+        Batch batch;
+        AddTensors({data.size()}, data.data(), data.data(), &batch);
+        rank.RunOk(batch);
+        result.insert(result.end(), data.begin(), data.end());
+      }
+      const MutexLock lock(mutex);
+      results.push_back(std::move(result));
+    });
+  }
+  ASSERT_EQ(results.size(), 40U);
+  for (const std::vector<float>& result : results) EXPECT_TRUE(result == results[0]);
+}
+
+TEST(ShmBackend, EveryKind_NamesItsActivity) {
+  const std::unique_ptr<ThreadedWorld> world = MakeShmWorld(1, kSlotBytes);
+  world->Run([](ContractRank& rank) {
+    for (const CollectiveKindInfo& kind : CollectiveKinds()) {
+      std::vector<float> data(3, 1.0F);
+      Batch batch;
+      batch.kind = kind.kind;
+      AddTensors({3}, data.data(), data.data(), &batch);
+      batch.tensors[0].first_dims = {3};
+      rank.RunOk(batch);
+    }
+  });
+  EXPECT_EQ(world->context(0).activities(),
+            (std::vector<std::string>{"SHM_ALLREDUCE", "SHM_ALLGATHER", "SHM_BCAST"}));
+}
+
+TEST(ShmBackend, WhatItCannotDo_IsRefusedWithTheReason) {
+  const std::unique_ptr<CollectiveBackend> backend = MakeBackend(0, NewSegment(1, kSlotBytes));
+  Batch batch;
+  batch.device = 3;
+  EXPECT_EQ(backend->Supports(batch).ToString(), "Unimplemented: it moves host memory only");
+  batch.device = kCpuDevice;
+  batch.dtype = DataType::kBool;
+  EXPECT_EQ(backend->Supports(batch).ToString(), "Unimplemented: bool has no arithmetic");
+  batch.kind = CollectiveKind::kBroadcast;
+  EXPECT_TRUE(backend->Supports(batch).ok());
+}
+
+TEST(ShmBackend, APeerNeverComes_TheOthersReturnTheInterruption) {
+  for (std::size_t elements : {std::size_t{3}, std::size_t{100000}}) {
+    const std::unique_ptr<ThreadedWorld> world = MakeShmWorld(3, kSlotBytes);
+    std::vector<std::string> told(2);
+    world->Run([&](ContractRank& rank) {
+      if (rank.rank == 2) {
+        world->context(0).Interrupt(Status::Aborted("rank 2 has left"));
+        return;
+      }
+      std::vector<float> data(elements, 1.0F);
+      for (int i = 0; i < 2; ++i) {  // the second time without waiting
+        Batch batch;
+        AddTensors({elements}, data.data(), data.data(), &batch);
+        told[static_cast<std::size_t>(rank.rank)] = rank.Run(batch).ToString();
+      }
+    });
+    EXPECT_EQ(told, std::vector<std::string>(2, "Aborted: rank 2 has left"));
+  }
+}
+
+}  // namespace
+}  // namespace horovod_tf
