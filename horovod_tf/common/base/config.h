@@ -22,6 +22,8 @@ struct Config {
   Duration cycle_time{};                    // HOROVOD_CYCLE_TIME, milliseconds
   std::int64_t cache_capacity = 0;          // HOROVOD_CACHE_CAPACITY; 0: none
   bool mpi_threads_disable = false;         // HOROVOD_MPI_THREADS_DISABLE
+  bool shm_disable = false;                 // HOROVOD_TF_SHM_DISABLE
+  std::int64_t shm_chunk_bytes = 0;         // HOROVOD_TF_SHM_CHUNK_BYTES
   bool hierarchical_allreduce = false;      // HOROVOD_HIERARCHICAL_ALLREDUCE
   bool stall_check_disable = false;         // HOROVOD_STALL_CHECK_DISABLE
   Duration stall_warning_time{};            // HOROVOD_STALL_CHECK_TIME_SECONDS

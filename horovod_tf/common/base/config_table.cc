@@ -6,6 +6,8 @@ namespace {
 // Bounds that no sensible value reaches: beyond them is a typing error or another unit.
 constexpr std::int64_t kMaxFusionBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxCacheCapacity = std::int64_t{1} << 20;
+constexpr std::int64_t kMinShmChunkBytes = 4096;  // a page
+constexpr std::int64_t kMaxShmChunkBytes = 16 << 20;
 constexpr double kMaxCycleMilliseconds = 60000;
 constexpr double kMaxSeconds = 31536000;  // a year
 // Where zero would mean "at once" and could only do harm.
@@ -39,6 +41,15 @@ Table<ConfigVariable> ConfigVariables() {
        "Asks MPI for less than MPI_THREAD_MULTIPLE, for MPI libraries that do not do it well."},
       {"HOROVOD_HIERARCHICAL_ALLREDUCE", BoolField{&Config::hierarchical_allreduce}, "false", "",
        "Prefers the allreduce that first reduces inside each host, then between hosts."},
+      {"HOROVOD_TF_SHM_DISABLE", BoolField{&Config::shm_disable}, "false", "",
+       "Moves tensors by MPI even where all ranks are on one host and could share memory. One rank's "
+       "is enough."},
+      {"HOROVOD_TF_SHM_CHUNK_BYTES",
+       IntegerField{&Config::shm_chunk_bytes, kMinShmChunkBytes, kMaxShmChunkBytes}, "262144",
+       "bytes",
+       "Ranks of one host pass tensors through shared memory in chunks of this size; a rank has "
+       "three of them. Rank 0's counts; many ranks have shorter ones, so that all together take 32 "
+       "MiB at most."},
       {"HOROVOD_STALL_CHECK_DISABLE", BoolField{&Config::stall_check_disable}, "false", "",
        "Turns off the warning about, and the end of, tensors that only some ranks submit."},
       {"HOROVOD_STALL_CHECK_TIME_SECONDS",

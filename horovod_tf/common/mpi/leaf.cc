@@ -5,6 +5,7 @@
 
 #include "horovod_tf/common/export.h"
 #include "horovod_tf/common/mpi/mpi_backend.h"
+#include "horovod_tf/common/mpi/mpi_exchange.h"
 #include "horovod_tf/common/mpi/mpi_transport.h"
 #include "horovod_tf/common/mpi/mpi_world.h"
 #include "horovod_tf/common/runtime/mpi_leaf.h"
@@ -21,6 +22,7 @@ Status Open(const horovod_tf::Config& config, horovod_tf::World* made) {
   made->mpi_library = world->library();
   made->agreements.emplace_back("the MPI library", world->library());
   made->transport = horovod_tf::MakeMpiTransport(world);
+  made->exchange = horovod_tf::MakeMpiExchange(world, config.init_timeout);
   made->backends.Add(horovod_tf::MakeMpiBackend(std::move(world)));
   return Status::Ok();
 }

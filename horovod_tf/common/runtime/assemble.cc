@@ -10,7 +10,10 @@
 #include <string_view>
 #include <system_error>
 
+#include "horovod_tf/common/base/logging.h"
 #include "horovod_tf/common/collectives/local_backend.h"
+#include "horovod_tf/common/collectives/shm_backend.h"
+#include "horovod_tf/common/collectives/shm_join.h"
 #include "horovod_tf/common/runtime/mpi_leaf.h"
 #include "horovod_tf/common/transport/local_transport.h"
 
@@ -51,6 +54,7 @@ Status AssembleSingle(World* world) {
   std::string host;
   HVD_RETURN_IF_ERROR(HostName(&host));
   world->backends = BackendRegistry();
+  world->exchange.reset();
   world->transport = std::move(MakeLocalTransports({host}).front());
   world->backends.Add(MakeLocalBackend(0, MakeLocalMeeting(1)));
   return Status::Ok();
@@ -126,6 +130,39 @@ Status LoadLeaf(const MpiFamily& family, const std::string& why, const MpiLeaf**
   return Status::Ok();
 }
 
+std::string DescribeShm(const ShmMembership& membership) {
+  const ShmSegment& segment = *membership.segment;
+  return "all " + std::to_string(segment.ranks()) + " ranks share " +
+         std::to_string(segment.bytes() >> 10) + " KiB of memory for tensors, in chunks of " +
+         std::to_string(segment.slot_bytes()) + " bytes";
+}
+
+// Where all ranks can share memory, tensors travel through it, else by MPI; rank 0 says which.
+Status AddShm(const Config& config, World* world) {
+  const std::unique_ptr<RankExchange> exchange = std::move(world->exchange);
+  ShmOptions options;
+  options.disable = config.shm_disable;
+  options.chunk_bytes = static_cast<std::size_t>(config.shm_chunk_bytes);
+  options.host = world->transport->host();
+  ShmMembership membership;
+  Status reason;
+  HVD_RETURN_IF_ERROR(JoinShm(*exchange, options, &membership, &reason));
+  Logger logger(config.log_level, config.log_hide_time);
+  logger.set_rank(exchange->rank());
+  if (!reason.ok()) {
+    // Several hosts, or the user's wish, are nothing to warn of.
+    const bool expected = reason.code() == StatusCode::kUnimplemented;
+    if (exchange->rank() == 0) {
+      logger.Log(expected ? LogLevel::kInfo : LogLevel::kWarning,
+                 "tensors travel by MPI and not through shared memory: " + reason.message());
+    }
+    return Status::Ok();
+  }
+  if (exchange->rank() == 0) logger.Log(LogLevel::kInfo, DescribeShm(membership));
+  world->backends.Add(MakeShmBackend(std::move(membership)));
+  return Status::Ok();
+}
+
 Status AssembleMpi(const Config& config, const MpiFamily& family, World* world) {
   const bool launched = config.launcher_size > 0;
   const std::string why =
@@ -134,7 +171,7 @@ Status AssembleMpi(const Config& config, const MpiFamily& family, World* world) 
   HVD_RETURN_IF_ERROR(LoadLeaf(family, why, &leaf));
   OpenedLeaf() = leaf;
   HVD_RETURN_IF_ERROR(leaf->open(config, world));
-  if (world->transport->size() > 1) return Status::Ok();
+  if (world->transport->size() > 1) return AddShm(config, world);
   if (config.launcher_size > 1) {
     const MpiFamily* const launcher = FamilyOfLauncher(config);
     return Status::FailedPrecondition(

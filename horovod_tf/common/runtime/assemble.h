@@ -9,6 +9,7 @@
 
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/collectives/rank_exchange.h"
 #include "horovod_tf/common/collectives/registry.h"
 #include "horovod_tf/common/transport/transport.h"
 
@@ -17,6 +18,9 @@ namespace horovod_tf {
 struct World {
   std::unique_ptr<Transport> transport;
   BackendRegistry backends;
+  // For what ranks must tell each other before the job runs; null in a world of one. Used up by
+  // AssembleWorld.
+  std::unique_ptr<RankExchange> exchange;
   bool mpi_threads_supported = false;
   std::string mpi_library;  // "Open MPI v4.1.8"; empty if MPI is not used
   // What all ranks must have alike besides the configuration (name, value).

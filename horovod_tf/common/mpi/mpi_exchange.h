@@ -1,0 +1,18 @@
+// MpiExchange: a few bytes from every rank to every rank, before the job runs.
+#ifndef HOROVOD_TF_COMMON_MPI_MPI_EXCHANGE_H_
+#define HOROVOD_TF_COMMON_MPI_MPI_EXCHANGE_H_
+
+#include <memory>
+
+#include "horovod_tf/common/base/clock.h"
+#include "horovod_tf/common/collectives/rank_exchange.h"
+#include "horovod_tf/common/mpi/mpi_world.h"
+
+namespace horovod_tf {
+
+// DeadlineExceeded when not all ranks have come within `timeout`.
+std::unique_ptr<RankExchange> MakeMpiExchange(std::shared_ptr<MpiWorld> world, Duration timeout);
+
+}  // namespace horovod_tf
+
+#endif  // HOROVOD_TF_COMMON_MPI_MPI_EXCHANGE_H_
