@@ -28,7 +28,7 @@ namespace {
 using namespace horovod_tf;
 
 constexpr int kMostRanks = 64;
-constexpr int kRounds = 9;
+constexpr int kRounds = 15;
 
 struct Options {
   int ranks = 2;

@@ -194,6 +194,31 @@ TEST(ShmBackend, AllgatherAndBroadcastAroundEveryChunksEnd_MoveEveryByte) {
   }
 }
 
+// So large that outputs go past the caches.
+TEST(ShmBackend, ALargeTensor_IsSummedInEveryElement) {
+  constexpr std::size_t kElements = (std::size_t{11} << 20) + 3;
+  MakeShmWorld(2, 64 << 10)->Run([](ContractRank& rank) {
+    std::vector<std::int32_t> input(kElements);
+    std::vector<std::int32_t> output(kElements, -1);
+    for (std::size_t i = 0; i < kElements; ++i) {
+      input[i] = static_cast<std::int32_t>(i) * (rank.rank + 1);
+    }
+    Batch batch;
+    batch.dtype = DataType::kInt32;
+    const TensorShape shape{static_cast<std::int64_t>(kElements)};
+    batch.tensors.push_back({"large",
+                             {DataType::kInt32, shape, input.data()},
+                             {DataType::kInt32, shape, output.data()},
+                             {}});
+    rank.RunOk(batch);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < kElements; ++i) {
+      wrong += output[i] != static_cast<std::int32_t>(i) * 3 ? 1U : 0U;
+    }
+    EXPECT_EQ(wrong, 0U);
+  });
+}
+
 // Fifty gradients on four ranks that are late by turns, ten times: the same bits.
 TEST(ShmBackend, RanksThatAreLateByTurns_GetTheSameBitsEveryTime) {
   std::vector<std::vector<float>> results;

@@ -36,9 +36,9 @@ void BatchRow::CopyInputs(ByteRange range, void* to) const {
   });
 }
 
-void BatchRow::CopyToOutputs(ByteRange range, const void* from) const {
-  ForEachPiece(range, [from](const Piece& piece) {
-    std::memcpy(piece.output, static_cast<const unsigned char*>(from) + piece.at, piece.bytes);
+void BatchRow::CopyToOutputs(ByteRange range, const void* from, Copy copy) const {
+  ForEachPiece(range, [from, copy](const Piece& piece) {
+    copy(piece.output, static_cast<const unsigned char*>(from) + piece.at, piece.bytes);
   });
 }
 

@@ -48,7 +48,9 @@ class BatchRow {
   }
 
   void CopyInputs(ByteRange range, void* to) const;
-  void CopyToOutputs(ByteRange range, const void* from) const;
+  // `copy` is memcpy or works like it.
+  using Copy = void (*)(void* to, const void* from, std::size_t bytes);
+  void CopyToOutputs(ByteRange range, const void* from, Copy copy) const;
 
  private:
   std::size_t TensorAt(std::size_t byte) const;

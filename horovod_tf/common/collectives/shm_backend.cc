@@ -8,6 +8,7 @@
 
 #include "horovod_tf/common/base/check.h"
 #include "horovod_tf/common/collectives/batch_row.h"
+#include "horovod_tf/common/collectives/cpu_hints.h"
 #include "horovod_tf/common/collectives/host_reduce.h"
 
 namespace horovod_tf {
@@ -22,9 +23,22 @@ constexpr std::size_t kSmallBytesOfAll = 128 << 10;
 // become shorter than a chunk is worth.
 constexpr std::size_t kFewestChunks = 4;
 constexpr std::size_t kShortestChunk = 32 << 10;
+// What is reduced and then copied while it is in the first-level cache.
+constexpr std::size_t kBlockBytes = 16 << 10;
+// Outputs of all ranks together that are larger are written past the caches, which would not keep
+// them anyhow: see docs/shared_memory.md for where that begins to win.
+constexpr std::size_t kMostCachedBytesOfAll = 40 << 20;
 
 std::size_t RoundUp(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
+}
+
+void CopyThroughCaches(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+BatchRow::Copy CopyFor(std::size_t bytes_of_all) {
+  return bytes_of_all > kMostCachedBytesOfAll ? CopyPastCaches : CopyThroughCaches;
 }
 
 // One row of bytes, cut into chunks.
@@ -61,6 +75,90 @@ ByteRange ShareOf(std::size_t bytes, int rank, int size) {
 struct Contribution {
   Chunks chunks;
   std::size_t offset;
+};
+
+// One allreduce whose chunks are reduced in shares, a share a rank. What this rank reduces itself
+// never goes through its slot: it is read from the input and written to the output.
+//
+// Thread rule: as CollectiveBackend.
+class SharedReduction {
+ public:
+  SharedReduction(const BatchRow& row, const Reduction& reduction, ShmMeeting& meeting,
+                  std::uint64_t first_chunk)
+      : row_(row),
+        reduction_(reduction),
+        meeting_(meeting),
+        first_chunk_(first_chunk),
+        chunks_(row.bytes(), meeting.segment().slot_bytes()),
+        copy_(CopyFor(row.bytes() * static_cast<std::size_t>(meeting.size()))),
+        inputs_(static_cast<std::size_t>(meeting.size())) {}
+
+  std::size_t count() const { return chunks_.count(); }
+
+  // The peers' shares of the input.
+  Status Publish(std::size_t i, RunContext& context) {
+    const ByteRange range = chunks_.range(i);
+    const ByteRange share = OwnShare(i);
+    unsigned char* const slot = meeting_.segment().slot(meeting_.rank(), first_chunk_ + i);
+    HVD_RETURN_IF_ERROR(meeting_.AwaitSlot(first_chunk_ + i, context));
+    row_.CopyInputs({range.begin, share.begin}, slot);
+    row_.CopyInputs({share.end, range.end}, slot + (share.end - range.begin));
+    meeting_.Publish(first_chunk_ + i);
+    return Status::Ok();
+  }
+
+  Status ReduceShare(std::size_t i, RunContext& context) {
+    const ByteRange share = OwnShare(i);
+    const std::size_t offset = share.begin - chunks_.range(i).begin;
+    HVD_RETURN_IF_ERROR(meeting_.AwaitPublished(first_chunk_ + i, context));
+    row_.ForEachPiece(share, [&](const BatchRow::Piece& piece) {
+      for (std::size_t done = 0; done < piece.bytes; done += kBlockBytes) {
+        const std::size_t bytes = std::min(kBlockBytes, piece.bytes - done);
+        ReduceBlock(first_chunk_ + i, offset + piece.at + done, bytes, piece.input + done,
+                    piece.output + done);
+      }
+    });
+    meeting_.Release(first_chunk_ + i);
+    return Status::Ok();
+  }
+
+  // The peers' shares of the output.
+  Status TakeResults(std::size_t i, RunContext& context) {
+    const ByteRange range = chunks_.range(i);
+    const ByteRange share = OwnShare(i);
+    const unsigned char* const result = meeting_.segment().result(first_chunk_ + i);
+    HVD_RETURN_IF_ERROR(meeting_.AwaitReleased(first_chunk_ + i, context));
+    row_.CopyToOutputs({range.begin, share.begin}, result, copy_);
+    row_.CopyToOutputs({share.end, range.end}, result + (share.end - range.begin), copy_);
+    return Status::Ok();
+  }
+
+ private:
+  ByteRange OwnShare(std::size_t i) const {
+    const ByteRange range = chunks_.range(i);
+    const ByteRange share = ShareOf(range.size(), meeting_.rank(), meeting_.size());
+    return {range.begin + share.begin, range.begin + share.end};
+  }
+
+  // `at` is from the beginning of the slots.
+  void ReduceBlock(std::uint64_t chunk, std::size_t at, std::size_t bytes,
+                   const unsigned char* input, unsigned char* output) {
+    for (int rank = 0; rank < meeting_.size(); ++rank) {
+      inputs_[static_cast<std::size_t>(rank)] =
+          rank == meeting_.rank() ? input : meeting_.segment().slot(rank, chunk) + at;
+    }
+    unsigned char* const result = meeting_.segment().result(chunk) + at;
+    Reduce(reduction_, inputs_, bytes / Info(reduction_.dtype).size, result);
+    copy_(output, result, bytes);
+  }
+
+  const BatchRow& row_;
+  const Reduction& reduction_;
+  ShmMeeting& meeting_;
+  const std::uint64_t first_chunk_;
+  const Chunks chunks_;
+  const BatchRow::Copy copy_;
+  std::vector<const void*> inputs_;  // by rank
 };
 
 // Thread rule: as CollectiveBackend.
@@ -156,34 +254,16 @@ Status ShmBackend::ReduceByAll(const BatchRow& row, const Reduction& reduction,
 }
 
 // Three stages, each for another chunk at a time, so that what a rank waits for was begun by its
-// peers one stage ago: publish a chunk; reduce a share of the chunk before from all ranks' slots;
-// take the chunk before that, which all have finished, from the results. A result's slot needs no
-// meeting of its own: whoever publishes a chunk has taken the results of the one that is three
-// before it.
+// peers one stage ago. A result's slot needs no meeting of its own: whoever publishes a chunk has
+// taken the results of the one that is three before it.
 Status ShmBackend::ReduceInShares(const BatchRow& row, const Reduction& reduction,
                                   RunContext& context) {
-  const Chunks chunks(row.bytes(), slot_bytes());
-  const std::uint64_t first = next_chunk_;
-  next_chunk_ += chunks.count();
-  const std::size_t item = Info(reduction.dtype).size;
-  for (std::size_t i = 0; i < chunks.count() + 2; ++i) {
-    if (i < chunks.count()) {
-      HVD_RETURN_IF_ERROR(meeting_.AwaitSlot(first + i, context));
-      row.CopyInputs(chunks.range(i), own_slot(first + i));
-      meeting_.Publish(first + i);
-    }
-    if (i >= 1 && i - 1 < chunks.count()) {
-      const std::uint64_t chunk = first + i - 1;
-      const ByteRange share = ShareOf(chunks.range(i - 1).size(), meeting_.rank(), meeting_.size());
-      HVD_RETURN_IF_ERROR(meeting_.AwaitPublished(chunk, context));
-      Reduce(reduction, SlotsAt(chunk, share.begin), share.size() / item,
-             meeting_.segment().result(chunk) + share.begin);
-      meeting_.Release(chunk);
-    }
-    if (i >= 2) {
-      HVD_RETURN_IF_ERROR(meeting_.AwaitReleased(first + i - 2, context));
-      row.CopyToOutputs(chunks.range(i - 2), meeting_.segment().result(first + i - 2));
-    }
+  SharedReduction work(row, reduction, meeting_, next_chunk_);
+  next_chunk_ += work.count();
+  for (std::size_t i = 0; i < work.count() + 2; ++i) {
+    if (i < work.count()) HVD_RETURN_IF_ERROR(work.Publish(i, context));
+    if (i >= 1 && i - 1 < work.count()) HVD_RETURN_IF_ERROR(work.ReduceShare(i - 1, context));
+    if (i >= 2) HVD_RETURN_IF_ERROR(work.TakeResults(i - 2, context));
   }
   return Status::Ok();
 }
