@@ -22,7 +22,7 @@ namespace {
 
 // Long enough for a peer that is at work on a chunk, too short to be missed by anybody.
 constexpr auto kSpin = std::chrono::microseconds(50);
-constexpr int kPausesBetweenClocks = 16;
+constexpr int kPausesBetweenYields = 32;
 constexpr int kYields = 4;
 
 // Not FUTEX_PRIVATE: the other ranks are other processes.
@@ -120,14 +120,16 @@ Status ShmMeeting::Await(const Goal& goal, RunContext& context) {
   return Sleep(goal, context);
 }
 
+// Awake, but not alone: a peer that waits for this processor gets it.
 bool ShmMeeting::Spin(const Goal& goal) const {
   if (patience_.spin == Duration::zero()) return false;
   const TimePoint end = Clock::Real().Now() + patience_.spin;
   do {
-    for (int i = 0; i < kPausesBetweenClocks; ++i) {
+    for (int i = 0; i < kPausesBetweenYields; ++i) {
       PauseSpinning();
       if (goal.Reached()) return true;
     }
+    sched_yield();
   } while (Clock::Real().Now() < end);
   return false;
 }
