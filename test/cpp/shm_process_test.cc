@@ -40,7 +40,7 @@ HVD_INSTANTIATE_BACKEND_CONTRACT(ShmProcesses,
                                  testing::Values(ContractWorldFactory{
                                      "forked",
                                      [](int size) { return std::make_unique<ForkedWorld>(size); }}),
-                                 testing::Values(2, 4));
+                                 testing::Values(3));
 
 // An allreduce of floats in place.
 Status Sum(ContractRank& rank, std::vector<float>* data) {

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
@@ -51,6 +52,7 @@ class ForkedRanks {
   // expectation failed.
   void StartMembers(const std::function<int(ShmMembership membership)>& body) {
     children_.resize(static_cast<std::size_t>(size()));
+    std::fflush(nullptr);  // or every child would write what is buffered once more
     for (int rank = 0; rank < size(); ++rank) {
       const pid_t child = fork();
       if (child == 0) RunChild(rank, body);
@@ -82,7 +84,8 @@ class ForkedRanks {
   }
 
  private:
-  std::size_t PidsBytes() const { return static_cast<std::size_t>(size()) * sizeof(*pids_); }
+  // One for each rank, and how many have seen all the others.
+  std::size_t PidsBytes() const { return (static_cast<std::size_t>(size()) + 1) * sizeof(*pids_); }
 
   [[noreturn]] void RunChild(int rank, const std::function<int(ShmMembership)>& body) {
     alarm(kSeconds);
@@ -95,7 +98,8 @@ class ForkedRanks {
     _exit(testing::Test::HasFailure() ? 255 : result);
   }
 
-  // The parent writes down whom it has forked; a rank waits until it has forked all.
+  // The parent writes down whom it has forked; a rank waits until it has forked all, and does not
+  // end before all have seen it.
   std::vector<UniqueFd> OpenSiblings(int rank) {
     constexpr long kPidfdOpen = 434;
     std::vector<UniqueFd> processes(static_cast<std::size_t>(size()));
@@ -106,6 +110,9 @@ class ForkedRanks {
           UniqueFd(static_cast<int>(syscall(kPidfdOpen, pids_[other].load(), 0)));
       EXPECT_TRUE(processes[static_cast<std::size_t>(other)].valid()) << "no pidfd_open here";
     }
+    std::atomic<pid_t>& ready = pids_[size()];
+    ready.fetch_add(1);
+    while (ready.load() < size()) usleep(100);
     return processes;
   }
 
