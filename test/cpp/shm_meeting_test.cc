@@ -24,13 +24,26 @@ std::shared_ptr<ShmSegment> NewSegment(int ranks) {
   return segment;
 }
 
-ShmMeeting MeetingOf(const std::shared_ptr<ShmSegment>& segment, int rank, int processors = 1) {
+ShmMeeting MeetingOf(const std::shared_ptr<ShmSegment>& segment, int rank,
+                     const ShmPatience& patience) {
   ShmMembership membership;
   membership.rank = rank;
   membership.segment = segment;
-  membership.patience = PatienceFor(segment->ranks(), processors);
+  membership.patience = patience;
   return ShmMeeting(std::move(membership));
 }
+ShmMeeting MeetingOf(const std::shared_ptr<ShmSegment>& segment, int rank, int processors = 1) {
+  return MeetingOf(segment, rank, PatienceFor(segment->ranks(), processors));
+}
+
+// Asleep until somebody wakes it, or for so long that the test has failed.
+ShmPatience SoundSleep() {
+  ShmPatience patience;
+  patience.first_sleep = seconds(20);
+  patience.longest_sleep = seconds(20);
+  return patience;
+}
+constexpr seconds kAtOnce{10};
 
 std::unique_ptr<ContractContext> NewContext() {
   return std::make_unique<ContractContext>(steady_clock::now() + seconds(30));
@@ -116,6 +129,51 @@ TEST(ShmMeeting, APeerNeverComes_TheContextIsAskedAtLeastEvery100Milliseconds) {
   EXPECT_EQ(meeting.AwaitPublished(0, context).ToString(), "Aborted: enough");
   EXPECT_LT(longest, milliseconds(100));
   EXPECT_EQ(questions, 15);
+}
+
+TEST(ShmMeeting, TheLastToArrive_WakesTheSleepers) {
+  const auto start = steady_clock::now();
+  const std::shared_ptr<ShmSegment> segment = NewSegment(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      ShmMeeting meeting = MeetingOf(segment, rank, SoundSleep());
+      const auto context = NewContext();
+      for (std::uint64_t chunk = 0; chunk < 30; ++chunk) {
+        // Each is the last by turns, so that the others sleep.
+        if (chunk % 3 == static_cast<std::uint64_t>(rank)) {
+          std::this_thread::sleep_for(milliseconds(3));
+        }
+        meeting.Publish(chunk);
+        EXPECT_TRUE(meeting.AwaitPublished(chunk, *context).ok());
+        meeting.Release(chunk);
+        EXPECT_TRUE(meeting.AwaitReleased(chunk, *context).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(steady_clock::now() - start, kAtOnce);
+}
+
+TEST(ShmMeeting, WhoeverFails_WakesTheSleepers) {
+  const auto start = steady_clock::now();
+  const std::shared_ptr<ShmSegment> segment = NewSegment(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      ShmMeeting meeting = MeetingOf(segment, rank, SoundSleep());
+      const auto context = NewContext();
+      meeting.Publish(0);
+      EXPECT_EQ(meeting.AwaitPublished(0, *context).ToString(), "Aborted: enough");
+    });
+  }
+  std::this_thread::sleep_for(milliseconds(100));
+  ShmMeeting failing = MeetingOf(segment, 2);
+  const auto context = NewContext();
+  context->Interrupt(Status::Aborted("enough"));
+  EXPECT_FALSE(failing.AwaitPublished(0, *context).ok());
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(steady_clock::now() - start, kAtOnce);
 }
 
 TEST(ShmMeeting, OneRankIsInterrupted_AllGetItsReasonAtOnceAndForEver) {

@@ -42,7 +42,8 @@ Table<ConfigVariable> ConfigVariables() {
       {"HOROVOD_HIERARCHICAL_ALLREDUCE", BoolField{&Config::hierarchical_allreduce}, "false", "",
        "Prefers the allreduce that first reduces inside each host, then between hosts."},
       {"HOROVOD_TF_SHM_DISABLE", BoolField{&Config::shm_disable}, "false", "",
-       "Moves tensors by MPI even where all ranks are on one host and could share memory. One rank's "
+       "Moves tensors by MPI even where all ranks are on one host and could share memory. One "
+       "rank's "
        "is enough."},
       {"HOROVOD_TF_SHM_CHUNK_BYTES",
        IntegerField{&Config::shm_chunk_bytes, kMinShmChunkBytes, kMaxShmChunkBytes}, "262144",

@@ -4,12 +4,12 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <utility>
@@ -93,7 +93,7 @@ void ShmMeeting::Release(std::uint64_t chunk) {
 
 // Sequentially consistent on both sides: either the last to arrive sees the sleeper, or the sleeper
 // sees that all have arrived.
-void ShmMeeting::Arrive(ShmGate& gate, std::uint64_t chunk) {
+void ShmMeeting::Arrive(ShmGate& gate, std::uint64_t chunk) const {
   const std::uint32_t arrived = gate.arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
   if (arrived != ArrivalsAfter(chunk, size())) return;
   if (gate.sleepers.load(std::memory_order_seq_cst) != 0) WakeAll(gate.arrived);

@@ -68,7 +68,7 @@ class ShmMeeting {
  private:
   struct Goal;
 
-  void Arrive(ShmGate& gate, std::uint64_t chunk);
+  void Arrive(ShmGate& gate, std::uint64_t chunk) const;
   Status Await(const Goal& goal, RunContext& context);
   bool Spin(const Goal& goal) const;
   Status Sleep(const Goal& goal, RunContext& context);
