@@ -170,14 +170,10 @@ Status ShmMeeting::LookAround(const Goal& goal, RunContext& context) {
 // first to finish a job's last operation may well be gone.
 Status ShmMeeting::Dead(const Goal& goal) const {
   for (int rank = 0; rank < static_cast<int>(processes_.size()); ++rank) {
-    const UniqueFd& process = processes_[static_cast<std::size_t>(rank)];
+    pollfd process{processes_[static_cast<std::size_t>(rank)].get(), POLLIN, 0};
+    if (process.fd < 0 || poll(&process, 1, 0) <= 0) continue;
+    // Only now: it may have arrived right before its end.
     const ShmWord& progress = segment_->progress(rank).*goal.stage;
-    if (!process.valid() || Reached(progress.load(std::memory_order_acquire), goal.progress)) {
-      continue;
-    }
-    pollfd ended{process.get(), POLLIN, 0};
-    if (poll(&ended, 1, 0) <= 0) continue;
-    // It may have got there between the two looks.
     if (Reached(progress.load(std::memory_order_acquire), goal.progress)) continue;
     return Status::Unavailable("rank " + std::to_string(rank) +
                                " ended in the middle of an operation over shared memory; its "
