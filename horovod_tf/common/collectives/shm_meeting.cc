@@ -1,21 +1,17 @@
 #include "horovod_tf/common/collectives/shm_meeting.h"
 
-#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstring>
-#include <ctime>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "horovod_tf/common/base/check.h"
 #include "horovod_tf/common/collectives/cpu_hints.h"
+#include "horovod_tf/common/collectives/shm_futex.h"
 
 namespace horovod_tf {
 namespace {
@@ -24,17 +20,6 @@ namespace {
 constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr int kPausesBetweenYields = 32;
 constexpr int kYields = 4;
-
-// Not FUTEX_PRIVATE: the other ranks are other processes.
-void SleepOn(ShmWord& word, std::uint32_t while_it_is, Duration limit) {
-  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(limit).count();
-  const timespec timeout{static_cast<time_t>(nanoseconds / 1000000000),
-                         static_cast<long>(nanoseconds % 1000000000)};
-  // Whatever it says, the caller looks at the word again.
-  syscall(SYS_futex, &word, FUTEX_WAIT, while_it_is, &timeout, nullptr, 0);
-}
-
-void WakeAll(ShmWord& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
 // Words count for ever and wrap around; what is compared is never far apart.
 bool Reached(std::uint32_t value, std::uint32_t goal) {
@@ -96,7 +81,7 @@ void ShmMeeting::Release(std::uint64_t chunk) {
 void ShmMeeting::Arrive(ShmGate& gate, std::uint64_t chunk) const {
   const std::uint32_t arrived = gate.arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
   if (arrived != ArrivalsAfter(chunk, size())) return;
-  if (gate.sleepers.load(std::memory_order_seq_cst) != 0) WakeAll(gate.arrived);
+  if (gate.sleepers.load(std::memory_order_seq_cst) != 0) FutexWakeAll(gate.arrived);
 }
 
 Status ShmMeeting::AwaitPublished(std::uint64_t chunk, RunContext& context) {
@@ -147,7 +132,7 @@ Status ShmMeeting::Sleep(const Goal& goal, RunContext& context) {
       const std::uint32_t arrived = goal.gate.arrived.load(std::memory_order_seq_cst);
       reached = Reached(arrived, goal.arrivals);
       if (reached) break;
-      SleepOn(goal.gate.arrived, arrived, left);
+      FutexWait(goal.gate.arrived, arrived, left);
       left = end - Clock::Real().Now();
     }
     goal.gate.sleepers.fetch_sub(1, std::memory_order_seq_cst);
@@ -203,8 +188,8 @@ Status ShmMeeting::Fail(const Status& cause) {
   std::memcpy(failure.text, cause.message().data(), length);
   failure.state.store(ShmFailure::kWritten, std::memory_order_release);
   for (std::size_t i = 0; i < kShmSlots; ++i) {
-    WakeAll(segment_->header().published[i].arrived);
-    WakeAll(segment_->header().released[i].arrived);
+    FutexWakeAll(segment_->header().published[i].arrived);
+    FutexWakeAll(segment_->header().released[i].arrived);
   }
   return cause;
 }

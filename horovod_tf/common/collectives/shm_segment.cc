@@ -29,7 +29,8 @@ Status FromErrno(const std::string& call, int error) {
 std::size_t RoundToPages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 std::size_t BytesBeforeSlots(int ranks) {
-  return RoundToPages(sizeof(ShmHeader) + static_cast<std::size_t>(ranks) * sizeof(ShmProgress));
+  return RoundToPages(sizeof(ShmHeader) +
+                      static_cast<std::size_t>(ranks) * (sizeof(ShmProgress) + sizeof(ShmBell)));
 }
 
 // Beyond the limit the system does not return an error but ends the process.
@@ -84,6 +85,9 @@ ShmSegment::ShmSegment(Mapping mapping)
       bytes_(Bytes(mapping.ranks, mapping.slot_bytes)),
       header_(At<ShmHeader>(mapping.memory, 0)),
       progress_(At<ShmProgress>(mapping.memory, sizeof(ShmHeader))),
+      bells_(At<ShmBell>(
+          mapping.memory,
+          sizeof(ShmHeader) + static_cast<std::size_t>(mapping.ranks) * sizeof(ShmProgress))),
       slots_(At<unsigned char>(mapping.memory, BytesBeforeSlots(mapping.ranks))) {}
 
 ShmSegment::~ShmSegment() { munmap(header_, bytes_); }

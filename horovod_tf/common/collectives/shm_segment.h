@@ -35,6 +35,12 @@ struct alignas(kShmLine) ShmProgress {
   ShmWord released;
 };
 
+// What wakes one rank's background thread.
+struct alignas(kShmLine) ShmBell {
+  ShmWord rung;
+  ShmWord asleep;  // whether ringing has somebody to wake
+};
+
 // The first failure, which is everybody's.
 struct alignas(kShmLine) ShmFailure {
   static constexpr std::uint32_t kNone = 0;
@@ -96,6 +102,7 @@ class ShmSegment {
 
   ShmHeader& header() const { return *header_; }
   ShmProgress& progress(int rank) const { return progress_[rank]; }
+  ShmBell& bell(int rank) const { return bells_[rank]; }
   // What `rank` brings for chunk number `chunk`.
   unsigned char* slot(int rank, std::uint64_t chunk) const {
     return slots_ + (static_cast<std::size_t>(rank) * kShmSlots + chunk % kShmSlots) * slot_bytes_;
@@ -110,6 +117,7 @@ class ShmSegment {
   const std::size_t bytes_;
   ShmHeader* const header_;
   ShmProgress* const progress_;
+  ShmBell* const bells_;
   unsigned char* const slots_;
 };
 

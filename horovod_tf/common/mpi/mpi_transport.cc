@@ -38,6 +38,9 @@ constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr auto kFirstPause = std::chrono::microseconds(20);
 constexpr auto kLongestPauseExpecting = std::chrono::microseconds(500);
 constexpr auto kLongestPauseIdle = std::chrono::milliseconds(10);
+// With doorbells a message wakes its receiver. What is left to look for is what MPI does without
+// telling anybody.
+constexpr auto kLongestPauseWithDoorbells = std::chrono::milliseconds(50);
 
 struct Outgoing {
   std::string bytes;
@@ -62,6 +65,9 @@ class MpiTransport final : public Transport {
   Status Receive(Incoming* message, bool* got) override;
   void Wait(TimePoint deadline, Expectation expectation) override;
   void Wake() override;
+  void UseDoorbells(std::shared_ptr<Doorbells> doorbells) override {
+    doorbells_ = std::move(doorbells);
+  }
   void Abort(const Status& cause) override;
   Status health() const override;
   Status Poll() override;
@@ -81,9 +87,11 @@ class MpiTransport final : public Transport {
     }
   }
   bool TakeWake();
-  bool Pause(TimePoint until);
+  bool Pause(TimePoint until, std::uint32_t rings);
+  Duration LongestPause(Expectation expectation) const;
 
   const std::shared_ptr<MpiWorld> world_;
+  std::shared_ptr<Doorbells> doorbells_;  // null: nobody wakes this endpoint but itself
 
   // For the driving thread.
   std::list<Outgoing> outgoing_;
@@ -129,6 +137,7 @@ Status MpiTransport::Post(int to, int tag, std::string bytes) {
                                           MPI_BYTE, to, tag, world_->control(), &send.request),
                                 "MPI_Isend");
   if (!status.ok()) outgoing_.pop_back();
+  if (status.ok() && doorbells_ != nullptr) doorbells_->Ring(to);
   return status.WithContext("sending to rank " + std::to_string(to));
 }
 
@@ -251,7 +260,11 @@ void MpiTransport::Wake() {
     MutexLock lock(mutex_);
     wake_ = true;
   }
-  woken_.NotifyOne();
+  if (doorbells_ != nullptr) {
+    doorbells_->Ring(rank());
+  } else {
+    woken_.NotifyOne();
+  }
 }
 
 bool MpiTransport::TakeWake() {
@@ -259,21 +272,33 @@ bool MpiTransport::TakeWake() {
   return std::exchange(wake_, false);
 }
 
-// Until `until` or a Wake; true if there was one.
-bool MpiTransport::Pause(TimePoint until) {
+// Until `until`, a Wake, or a ring after so many `rings`; true if there was a Wake.
+bool MpiTransport::Pause(TimePoint until, std::uint32_t rings) {
+  if (doorbells_ != nullptr) {
+    if (TakeWake()) return true;
+    doorbells_->WaitForRing(rings, until - Clock::Real().Now());
+    return TakeWake();
+  }
   MutexLock lock(mutex_);
   if (!wake_) woken_.WaitUntil(mutex_, until);
   return std::exchange(wake_, false);
+}
+
+// MPI moves long messages only while it is called.
+Duration MpiTransport::LongestPause(Expectation expectation) const {
+  if (doorbells_ != nullptr && outgoing_.empty()) return kLongestPauseWithDoorbells;
+  return expectation == Expectation::kAnswer ? Duration(kLongestPauseExpecting)
+                                             : Duration(kLongestPauseIdle);
 }
 
 void MpiTransport::Wait(TimePoint deadline, Expectation expectation) {
   IsDriven();
   const Clock& clock = Clock::Real();
   const TimePoint start = clock.Now();
-  const Duration longest = expectation == Expectation::kAnswer ? Duration(kLongestPauseExpecting)
-                                                               : Duration(kLongestPauseIdle);
-  Duration pause = expectation == Expectation::kAnswer ? Duration(kFirstPause) : longest;
-  while (Poll().ok() && inbox_.empty()) {
+  Duration pause = expectation == Expectation::kAnswer ? kFirstPause : LongestPause(expectation);
+  while (true) {
+    const std::uint32_t rings = doorbells_ == nullptr ? 0 : doorbells_->count();
+    if (!Poll().ok() || !inbox_.empty()) return;
     const TimePoint now = clock.Now();
     if (now >= deadline) return;
     if (expectation == Expectation::kAnswer && now - start < kSpin) {
@@ -281,8 +306,8 @@ void MpiTransport::Wait(TimePoint deadline, Expectation expectation) {
       sched_yield();
       continue;
     }
-    if (Pause(std::min(deadline, AfterDelay(now, pause)))) return;
-    pause = std::min(pause * 2, longest);
+    if (Pause(std::min(deadline, AfterDelay(now, pause)), rings)) return;
+    pause = std::min(pause * 2, LongestPause(expectation));
   }
 }
 

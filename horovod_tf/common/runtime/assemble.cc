@@ -13,6 +13,7 @@
 #include "horovod_tf/common/base/logging.h"
 #include "horovod_tf/common/collectives/local_backend.h"
 #include "horovod_tf/common/collectives/shm_backend.h"
+#include "horovod_tf/common/collectives/shm_doorbells.h"
 #include "horovod_tf/common/collectives/shm_join.h"
 #include "horovod_tf/common/runtime/mpi_leaf.h"
 #include "horovod_tf/common/transport/local_transport.h"
@@ -159,6 +160,7 @@ Status AddShm(const Config& config, World* world) {
     return Status::Ok();
   }
   if (exchange->rank() == 0) logger.Log(LogLevel::kInfo, DescribeShm(membership));
+  world->transport->UseDoorbells(MakeShmDoorbells(membership.rank, membership.segment));
   world->backends.Add(MakeShmBackend(std::move(membership)));
   return Status::Ok();
 }
