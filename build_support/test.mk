@@ -52,7 +52,7 @@ RANK_TESTS := $(sort $(wildcard test/test_tensorflow.py test/mp/test_*.py))
 LAUNCHER_TESTS := $(sort $(wildcard test/test_tensorflow_*.py test/launched/test_*.py))
 TENSORFLOW_RANKS ?= 1 2 3
 TENSORFLOW_LIMIT ?= 600
-LAUNCHED_LIMIT ?= 1200
+LAUNCHED_LIMIT ?= 1800
 .PHONY: test-tensorflow tensorflow-tests rank-tests launcher-tests
 test-tensorflow: environment
 	+@$(IN_ENVIRONMENT) ops mpi
