@@ -10,7 +10,7 @@
 #   V=1                                        print commands as they are
 #   STRICT=1                                   warnings are errors (our CI; not for users)
 #   VARIANT=release|asan|tsan|coverage         flavour of the native build, each in build/VARIANT
-#   DEMO_RANKS=2                               processes of `make demo`
+#   DEMO_RANKS=2, DEMO_FLAGS='--steps 900'     processes of `make demo`, and options of examples/digits_graph.py
 #   TENSORFLOW_RANKS='1 2 3'                   numbers of processes of the TensorFlow tests
 #   TEST_LIMIT=300                             seconds a test program may take
 #   GTEST_FLAGS=--gtest_filter=...             for the native tests

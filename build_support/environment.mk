@@ -28,12 +28,13 @@ demo: environment
 run-demo:
 	@rm -rf $(DEMO) && mkdir -p $(DEMO)
 	@+$(WITH_FAMILY) launch-demo
+
+.PHONY: launch-demo
+LAUNCH = $(MPIRUN) -np $(DEMO_RANKS) $(strip $(MPIRUN_FLAGS)) $(PYTHON) examples/digits_graph.py
+launch-demo:
+	@PYTHONPATH=. HOROVOD_TIMELINE=$(DEMO)/timeline.json tools/with_deadline $(DEMO_LIMIT) \
+	    $(LAUNCH) --checkpoints $(DEMO)/checkpoints $(DEMO_FLAGS)
 	@echo
 	@echo 'timeline:    $(DEMO)/timeline.json (open it in chrome://tracing or https://ui.perfetto.dev)'
 	@echo 'checkpoints: $(DEMO)/checkpoints'
-	@echo 'by hand:     $(MPIRUN) -np $(DEMO_RANKS) $(PYTHON) examples/digits_graph.py'
-.PHONY: launch-demo
-launch-demo:
-	@PYTHONPATH=. HOROVOD_TIMELINE=$(DEMO)/timeline.json tools/with_deadline $(DEMO_LIMIT) \
-	    $(MPIRUN) -np $(DEMO_RANKS) $(MPIRUN_FLAGS) $(PYTHON) examples/digits_graph.py \
-	    --checkpoints $(DEMO)/checkpoints $(DEMO_FLAGS)
+	@echo 'by hand:     $(if $(wildcard $(VENV)/.stamp),,PYTHONPATH=. )$(LAUNCH)'
