@@ -38,7 +38,12 @@ void BatchRow::CopyInputs(ByteRange range, void* to) const {
 
 void BatchRow::CopyToOutputs(ByteRange range, const void* from, Copy copy) const {
   ForEachPiece(range, [from, copy](const Piece& piece) {
-    copy(piece.output, static_cast<const unsigned char*>(from) + piece.at, piece.bytes);
+    const unsigned char* const bytes = static_cast<const unsigned char*>(from) + piece.at;
+    if (piece.output == piece.input) {
+      std::memcpy(piece.output, bytes, piece.bytes);
+    } else {
+      copy(piece.output, bytes, piece.bytes);
+    }
   });
 }
 

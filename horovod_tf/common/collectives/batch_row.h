@@ -48,7 +48,8 @@ class BatchRow {
   }
 
   void CopyInputs(ByteRange range, void* to) const;
-  // `copy` is memcpy or works like it.
+  // `copy` works like memcpy. It is not used for outputs that are their inputs, whose bytes have
+  // just been read and are in the caches.
   using Copy = void (*)(void* to, const void* from, std::size_t bytes);
   void CopyToOutputs(ByteRange range, const void* from, Copy copy) const;
 

@@ -149,7 +149,11 @@ class SharedReduction {
     }
     unsigned char* const result = meeting_.segment().result(chunk) + at;
     Reduce(reduction_, inputs_, bytes / Info(reduction_.dtype).size, result);
-    copy_(output, result, bytes);
+    if (output == input) {
+      CopyThroughCaches(output, result, bytes);
+    } else {
+      copy_(output, result, bytes);
+    }
   }
 
   const BatchRow& row_;
