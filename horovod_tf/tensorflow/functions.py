@@ -66,6 +66,7 @@ def broadcast_late_variables(session: Any, variables: Iterable[Any], root_rank: 
         names = [f"HorovodBroadcast_late_{_normalize_name(variable.name)}" for variable in variables]
         roots = [broadcast(one, root_rank, name) for one, name in zip(fed, names)]
         values = own.run(roots, dict(zip(fed, values)))
-    # An initializer assigns its second input, whatever kind of variable it is.
-    feed = {variable.initializer.inputs[1]: value for variable, value in zip(variables, values)}
-    session.run([variable.initializer for variable in variables], feed)
+    # An initializer assigns its second input, whatever kind of variable it is. One at a time: two variables may have
+    # the same tensor there.
+    for variable, value in zip(variables, values):
+        session.run(variable.initializer, {variable.initializer.inputs[1]: value})

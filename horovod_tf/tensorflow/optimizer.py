@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,8 @@ def average_gradients(gradients: list[Any], scope: str, reduce: Callable[[Any], 
 class DistributedOptimizer(tf.compat.v1.train.Optimizer):
     """A `tf.compat.v1.train.Optimizer` that averages gradients over all ranks before another one applies them.
 
-    Everything else is the wrapped optimizer's, also attributes that only its class has. The name is this one's own.
+    Everything else is the wrapped optimizer's: attributes that only its class has, slots, and what checkpoints and
+    other wrappers ask of an optimizer. The name is this one's own.
     """
 
     def __init__(
@@ -82,3 +84,17 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
         if name == "_optimizer":  # not there yet: while copying
             raise AttributeError(name)
         return getattr(self._optimizer, name)
+
+
+def _delegated(name: str) -> Callable[..., Any]:
+    def call(self: DistributedOptimizer, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._optimizer, name)(*args, **kwargs)
+
+    return functools.update_wrapper(call, getattr(tf.compat.v1.train.Optimizer, name))
+
+
+# What Optimizer itself defines for its subclasses, checkpoints and wrappers finds no __getattr__, and would work on
+# slots of this object, which are empty: a restored momentum would be lost without a word.
+for _name, _member in vars(tf.compat.v1.train.Optimizer).items():
+    if _name.startswith("_") and not _name.startswith("__") and callable(_member):
+        setattr(DistributedOptimizer, _name, _delegated(_name))
