@@ -91,3 +91,56 @@ sys.stdout.write("rank %d: %d steps, %s, %s\\n" % (hvd.rank(), steps, final, gat
     assert job.status == 0, job
     for rank in range(2):
         assert job.of(rank) == f"rank {rank}: 200 steps, -300.0, True", job
+
+
+def thread_level(level: str) -> str:
+    return f"import mpi4py\nmpi4py.rc.thread_level = {level!r}\n" + "from mpi4py import MPI\n"
+
+
+WITHOUT_TENSORFLOW = """
+import sys
+from horovod_tf.common import basics as hvd
+rank = MPI.COMM_WORLD.Get_rank()
+def say(*what):
+    sys.stdout.write("rank %d: %s\\n" % (rank, " ".join(map(str, what))))
+"""
+
+
+def test_serialized_is_enough() -> None:
+    """If the program leaves MPI alone while collectives run."""
+    script = """
+hvd.init()
+threads = hvd.mpi_threads_supported()
+hvd.shutdown()
+assert MPI.COMM_WORLD.allreduce(rank) == 1
+say("threads", threads)
+"""
+    job = launch(2, sys.executable, "-c", thread_level("serialized") + WITHOUT_TENSORFLOW + script)
+    assert job.status == 0, job
+    for rank in range(2):
+        assert not job.lacks(rank, "threads False"), job
+
+
+def test_less_than_serialized_is_an_error_that_says_what_to_do() -> None:
+    script = """
+try:
+    hvd.init()
+except Exception as error:
+    say(type(error).__name__, error)
+"""
+    job = launch(2, sys.executable, "-c", thread_level("single") + WITHOUT_TENSORFLOW + script)
+    for rank in range(2):
+        assert not job.lacks(rank, "MPI_THREAD_SINGLE", "MPI_THREAD_SERIALIZED", "mpi4py"), job
+
+
+BEFORE_TENSORFLOW = "from mpi4py import MPI\n" + START + "hvd.init()\n" + SAME
+
+
+def test_mpi4py_before_tensorflow_ends_as_it_does_without_us() -> None:
+    """Open MPI 4.1 finalizes with the hwloc inside TensorFlow 2.21 instead of its own and crashes, with us or not."""
+    job = launch(2, sys.executable, "-c", BEFORE_TENSORFLOW)
+    for rank in range(2):
+        assert not job.lacks(rank, "[2. 2.]"), job
+    if job.status != 0:
+        without_us = launch(2, sys.executable, "-c", "from mpi4py import MPI\nimport tensorflow")
+        assert without_us.status == job.status, (job, without_us)
