@@ -69,3 +69,23 @@ def test_exported_imported_edited_exported_and_run(tmp_path: Path, load: str) ->
         for rank in range(2):
             expected = [[factor * 13.0, factor * 22.0], [1.0, 1.0, 2.0, 1.0]]
             assert job.of(rank) == f"rank {rank}: {expected}", job
+
+
+GRADIENT = """
+with tf.Graph().as_default() as graph:
+    x = v1.placeholder(tf.float32, (3,), "x")
+    tf.identity(horovod_tf.tensorflow.allreduce(x), "y")
+    definition = graph.as_graph_def()
+horovod_tf.tensorflow.init()
+with tf.Graph().as_default(), v1.Session() as session:
+    x = tf.constant([1.0, 2.0, 3.0])
+    y, = tf.import_graph_def(definition, {"x": x}, ["y:0"])
+    print(session.run(v1.gradients(y, x)[0]).tolist())
+"""
+
+
+@pytest.mark.parametrize("loads", [list(LOADS), list(LOADS)[::-1]], ids=["operations_first", "package_first"])
+def test_operations_may_be_loaded_by_hand_too_and_imported_graphs_have_gradients(loads: list[str]) -> None:
+    imports = "\n".join(["import tensorflow as tf", "v1 = tf.compat.v1", *(LOADS[load] for load in loads)])
+    job = Job([sys.executable, "-c", imports + GRADIENT], [], 60, {"TF_CPP_MIN_LOG_LEVEL": "3"})
+    assert job.output == "[1.0, 1.0, 1.0]\n", job
