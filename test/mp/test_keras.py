@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,40 @@ def test_fit_in_graph_mode_averages_once() -> None:
         assert len(ours) == (0 if SIZE == 1 else 1)
     average = sum(gradient(rank) for rank in range(SIZE)) / SIZE
     np.testing.assert_allclose(weights, 1 - RATE * average, rtol=1e-5)
+
+
+@every_generation
+def test_loss_scaling_outside_skips_a_step_on_all_ranks_together(optimizers: Any) -> None:
+    """One rank's gradients overflow. Averaged before they are looked at, they are infinite everywhere."""
+    scaled = tf.keras.mixed_precision.LossScaleOptimizer(optimizers.SGD(RATE))
+    optimizer = hvd_keras.DistributedOptimizer(scaled)
+    model = model_of(optimizer, eager=False)
+    good = fit(model)
+    average = sum(gradient(rank) for rank in range(SIZE)) / SIZE
+    np.testing.assert_allclose(good, 1 - RATE * average, rtol=1e-5)
+    rows: Any = np.full((ROWS, 3), np.inf if RANK == SIZE - 1 else 1.0, np.float32)
+    model.fit(rows, np.zeros((ROWS, 1), np.float32), ROWS, 1, verbose=0)
+    np.testing.assert_array_equal(model.get_weights()[0][:, 0], good)
+
+
+def state_of(optimizer: Any) -> list[np.ndarray[Any, Any]]:
+    variables = optimizer.variables
+    return [np.array(one.numpy()) for one in (variables() if callable(variables) else variables)]
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras with a newer NumPy
+@every_generation
+def test_saved_model_loads_without_us(optimizers: Any, tmp_path: Path) -> None:
+    model = model_of(hvd_keras.DistributedOptimizer(optimizers.Adam(RATE, clipnorm=0.5)), eager=False)
+    fit(model)
+    file = tmp_path / "model.keras"
+    model.save(file)
+    loaded = tf.keras.models.load_model(file)
+    np.testing.assert_array_equal(loaded.get_weights()[0], model.get_weights()[0])
+    assert type(loaded.optimizer) is optimizers.Adam
+    assert loaded.optimizer.clipnorm == 0.5
+    mine, theirs = state_of(model.optimizer), state_of(loaded.optimizer)
+    if optimizers is tf.keras.optimizers:  # Keras 2 does not save the state of legacy ones in this format
+        assert len(mine) == len(theirs) > 2
+    for one, other in zip(mine, theirs):
+        np.testing.assert_array_equal(one, other)
