@@ -43,6 +43,10 @@ for call in (hvd.size, hvd.rank, lambda: hvd.allreduce(tf.ones(3))):
 hvd.init()
 print(_allreduce(tf.ones(3)).numpy().tolist())
 hvd.shutdown()
+try:
+    _allreduce(tf.ones(3))
+except tf.errors.UnknownError as error:
+    print("has been shut down" in error.message)
 hvd.init()
 print(hvd.size())
 """
@@ -60,6 +64,6 @@ def test_script_written_for_the_reference_system(run_python: Run) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["ValueError", "ValueError", "FailedPreconditionError"]
-    assert lines[3:] == ["[1.0, 1.0, 1.0]", "1"]
+    assert lines[3:] == ["[1.0, 1.0, 1.0]", "True", "1"]
     refused = run_python(REFUSED)
     assert "another package named horovod has been imported already" in refused.stderr

@@ -83,6 +83,10 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
 
     With Keras 3, compile the model with `jit_compile=False`: XLA does not know the collectives.
 
+    Loss scaling goes inside: `DistributedOptimizer(LossScaleOptimizer(optimizer))`. The other way round, as `compile`
+    does it by itself under the policy mixed_float16, a rank whose gradients overflow skips the averages that the others
+    wait for.
+
     Args:
         optimizer: A Keras optimizer, of Keras 2 (also `tf.keras.optimizers.legacy`) or Keras 3. Keras 3 and the newer
             optimizers of Keras 2 clip averaged gradients, the legacy ones each rank's own.
