@@ -44,7 +44,9 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
             device_dense: Where the averages of dense gradients are placed; '' leaves that to TensorFlow.
             device_sparse: The same for `tf.IndexedSlices`.
         """
-        super().__init__(name=name or f"Distributed{type(optimizer).__name__}", use_locking=use_locking)
+        # Not what Optimizer makes, slots for instance: there is one state, the wrapped optimizer's.
+        self._name = name or f"Distributed{type(optimizer).__name__}"
+        self._use_locking = use_locking
         self._optimizer = optimizer
         self._device_dense = device_dense
         self._device_sparse = device_sparse
@@ -86,15 +88,36 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
         return getattr(self._optimizer, name)
 
 
-def _delegated(name: str) -> Callable[..., Any]:
+def _delegated_method(name: str, inherited: Any) -> Callable[..., Any]:
     def call(self: DistributedOptimizer, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._optimizer, name)(*args, **kwargs)
 
-    return functools.update_wrapper(call, getattr(tf.compat.v1.train.Optimizer, name))
+    return functools.update_wrapper(call, inherited)
 
 
-# What Optimizer itself defines for its subclasses, checkpoints and wrappers finds no __getattr__, and would work on
-# slots of this object, which are empty: a restored momentum would be lost without a word.
-for _name, _member in vars(tf.compat.v1.train.Optimizer).items():
-    if _name.startswith("_") and not _name.startswith("__") and callable(_member):
-        setattr(DistributedOptimizer, _name, _delegated(_name))
+def _delegated_property(name: str) -> property:
+    return property(
+        lambda self: getattr(self._optimizer, name),
+        lambda self, value: setattr(self._optimizer, name, value),
+    )
+
+
+def _delegate_inherited() -> None:
+    """Delegates what Optimizer defines for subclasses, checkpoints and wrappers, and the state of its bases.
+
+    It finds no `__getattr__`, and would work on state of this object, which nobody uses: a restored momentum would be
+    lost without a word. Methods of the bases work on that state; checkpoints look whether a class has its own.
+    """
+    own, *bases = tf.compat.v1.train.Optimizer.__mro__[:-1]
+    for name, member in vars(own).items():
+        if name.startswith("_") and not name.startswith("__") and callable(member):
+            setattr(DistributedOptimizer, name, _delegated_method(name, member))
+    for base in bases:
+        for name, member in vars(base).items():
+            if isinstance(member, property):
+                setattr(DistributedOptimizer, name, _delegated_property(name))
+            elif name == "_maybe_initialize_trackable":  # makes that state
+                setattr(DistributedOptimizer, name, _delegated_method(name, member))
+
+
+_delegate_inherited()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,94 @@ import pytest
 import tensorflow as tf
 
 import horovod_tf.tensorflow as hvd
+from horovod_tf.tensorflow import mpi_ops
 from tensorflow_support import RANK, SIZE, assert_same, graph_session, v1
 
-MEAN_OF_RANKS = (SIZE + 1) / 2  # the average of rank + 1
+MEAN = (SIZE + 1) / 2  # of rank + 1
+Wrap = Callable[[Any], Any]
+WRAPS: dict[str, Wrap] = {"plain": lambda optimizer: optimizer, "wrapped": hvd.DistributedOptimizer}
 
 
-def zeros(*shape: int) -> Any:
-    return v1.get_variable("w", initializer=np.zeros(shape, np.float32))
+def adam(wrap: Wrap) -> tuple[Any, Any]:
+    return v1.get_variable("w", initializer=np.zeros(3, np.float32)), wrap(v1.train.AdamOptimizer(0.5))
+
+
+def train_of(weight: Any, optimizer: Any) -> Any:
+    return optimizer.minimize(tf.reduce_sum(weight * [1.0, 2.0, 3.0]))
+
+
+def state_of(weight: Any, optimizer: Any) -> list[Any]:
+    return [weight, optimizer.get_slot(weight, "m"), optimizer.get_slot(weight, "v"), *optimizer.variables()]
+
+
+@pytest.mark.parametrize("when", ["before_its_slots_exist", "after"])
+@pytest.mark.parametrize("read_by", WRAPS)
+@pytest.mark.parametrize("written_by", WRAPS)
+def test_checkpoint_of_the_optimizer_itself(written_by: str, read_by: str, when: str, tmp_path: Path) -> None:
+    """Its slots come back, whichever of the two kinds wrote it and whichever reads it."""
+    with graph_session() as session:
+        weight, optimizer = adam(WRAPS[written_by])
+        train = train_of(weight, optimizer)
+        session.run(v1.global_variables_initializer())
+        for _ in range(3):
+            session.run(train)
+        path = v1.train.Checkpoint(w=weight, o=optimizer).save(str(tmp_path / "model"), session=session)
+        saved = session.run(state_of(weight, optimizer))
+    assert np.count_nonzero(saved[1]) == 3
+    with graph_session() as session:
+        weight, optimizer = adam(WRAPS[read_by])
+        checkpoint = v1.train.Checkpoint(w=weight, o=optimizer)
+        if when == "after":
+            train_of(weight, optimizer)
+            status = checkpoint.restore(path)
+        else:
+            status = checkpoint.restore(path)
+            train_of(weight, optimizer)
+        status.assert_consumed()
+        status.initialize_or_restore(session)
+        for before, after in zip(saved, session.run(state_of(weight, optimizer))):
+            assert_same(after, before)
+
+
+def test_eager_steps_and_checkpoint(tmp_path: Path) -> None:
+    """One trains all the time, the other is restored in the middle, before it has slots."""
+
+    def made() -> tuple[Any, Any, Any]:
+        weight = tf.Variable(np.zeros(3, np.float32))
+        optimizer = hvd.DistributedOptimizer(v1.train.MomentumOptimizer(1.0, 0.5))
+        return weight, optimizer, tf.train.Checkpoint(w=weight, o=optimizer)
+
+    def step(weight: Any, optimizer: Any) -> None:
+        optimizer.minimize(lambda: tf.reduce_sum(weight) * (RANK + 1.0), var_list=[weight])
+
+    one, first, checkpoint = made()
+    step(one, first)
+    path = checkpoint.save(str(tmp_path / "model"))
+    step(one, first)
+    two, second, checkpoint = made()
+    status = checkpoint.restore(path)
+    step(two, second)
+    status.assert_consumed()
+    np.testing.assert_allclose(one.numpy(), np.full(3, -2.5 * MEAN), rtol=1e-6)
+    assert_same(two.numpy(), one.numpy())
+
+
+def test_one_state_only() -> None:
+    """What the wrapped optimizer knows and what this one knows cannot differ."""
+    with graph_session() as session:
+        inner = v1.train.AdamOptimizer(0.5, name="inner")
+        optimizer = hvd.DistributedOptimizer(inner)
+        weight = v1.get_variable("w", initializer=np.zeros(3, np.float32))
+        train = train_of(weight, optimizer)
+        assert set(vars(optimizer)) == {"_name", "_use_locking", "_optimizer", "_device_dense", "_device_sparse"}
+        assert optimizer._slots is inner._slots
+        assert optimizer._get_beta_accumulators() == inner._get_beta_accumulators()
+        assert optimizer._get_non_slot_variable("beta1_power", weight.graph) is inner._get_beta_accumulators()[0]
+        assert optimizer._zeros_slot(weight, "m", "inner") is inner.get_slot(weight, "m")
+        assert copy.copy(optimizer).get_slot(weight, "v") is inner.get_slot(weight, "v")
+        session.run(v1.global_variables_initializer())
+        session.run(train)
+        np.testing.assert_allclose(session.run(weight), np.full(3, -0.5), rtol=1e-5)
 
 
 @pytest.mark.parametrize("norm", [1.0, 1000.0], ids=["clipped", "not_clipped"])
@@ -24,7 +107,7 @@ def test_gradients_computed_clipped_and_applied(norm: float) -> None:
     """What is clipped is the average: each rank's own norm is another one."""
     gradient = np.array([3.0, 4.0], np.float32)
     with graph_session() as session:
-        weight = zeros(2)
+        weight = v1.get_variable("w", initializer=np.zeros(2, np.float32))
         step = v1.train.get_or_create_global_step()
         optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0))
         pairs = optimizer.compute_gradients(tf.reduce_sum(weight * gradient * (RANK + 1.0)), [weight])
@@ -33,68 +116,66 @@ def test_gradients_computed_clipped_and_applied(norm: float) -> None:
         session.run(v1.global_variables_initializer())
         for count in (1, 2):
             before, _ = session.run([norm_before, train])
-            np.testing.assert_allclose(before, 5 * MEAN_OF_RANKS, rtol=1e-6)
+            np.testing.assert_allclose(before, 5 * MEAN, rtol=1e-6)
             assert session.run(step) == count
-        moved = 2 * gradient * MEAN_OF_RANKS * min(1.0, norm / (5 * MEAN_OF_RANKS))
+        moved = 2 * gradient * MEAN * min(1.0, norm / (5 * MEAN))
         np.testing.assert_allclose(session.run(weight), -moved, rtol=1e-5)
 
 
-@pytest.mark.parametrize("wrap", [hvd.DistributedOptimizer, lambda optimizer: optimizer], ids=["wrapped", "plain"])
-def test_checkpoint_of_the_optimizer_itself(wrap: Any, tmp_path: Path) -> None:
-    """What a checkpoint asks of an optimizer reaches the wrapped one: its slots come back, for either kind."""
-
-    def build() -> tuple[Any, Any, Any, Any]:
-        weight = zeros(3)
-        optimizer = wrap(v1.train.AdamOptimizer(0.5))
-        train = optimizer.minimize(tf.reduce_sum(weight * [1.0, 2.0, 3.0]))
-        return weight, optimizer, train, v1.train.Checkpoint(weight=weight, optimizer=optimizer)
-
+def test_in_another_wrapper() -> None:
+    """Loss scaling multiplies the loss, takes its gradients, and divides them again."""
     with graph_session() as session:
-        weight, optimizer, train, checkpoint = build()
-        session.run(v1.global_variables_initializer())
-        for _ in range(3):
-            session.run(train)
-        path = checkpoint.save(str(tmp_path / "model"), session=session)
-        state = [weight, optimizer.get_slot(weight, "m"), optimizer.get_slot(weight, "v"), *optimizer.variables()]
-        saved = session.run(state)
-    with graph_session() as session:
-        weight, optimizer, train, checkpoint = build()
-        status = checkpoint.restore(path)
-        status.assert_consumed()
-        status.initialize_or_restore(session)
-        state = [weight, optimizer.get_slot(weight, "m"), optimizer.get_slot(weight, "v"), *optimizer.variables()]
-        for before, after in zip(saved, session.run(state)):
-            assert_same(after, before)
-        assert not np.array_equal(saved[1], np.zeros(3))
-
-
-def test_optimizer_in_another_wrapper() -> None:
-    """Loss scaling multiplies the loss, takes gradients of it, and divides them again."""
-    with graph_session() as session:
-        weight = zeros(3)
+        weight = v1.get_variable("w", initializer=np.zeros(3, np.float32))
         inner = hvd.DistributedOptimizer(v1.train.MomentumOptimizer(1.0, 0.9))
         optimizer = v1.mixed_precision.MixedPrecisionLossScaleOptimizer(inner, 128.0)
         train = optimizer.minimize(tf.reduce_sum(weight * (RANK + 1.0)))
         session.run(v1.global_variables_initializer())
         session.run(train)
-        np.testing.assert_allclose(session.run(weight), np.full(3, -MEAN_OF_RANKS), rtol=1e-6)
+        np.testing.assert_allclose(session.run(weight), np.full(3, -MEAN), rtol=1e-6)
         momentum = session.run(inner.get_slot(weight, "momentum"))
-        np.testing.assert_allclose(momentum, np.full(3, MEAN_OF_RANKS), rtol=1e-6)
+        np.testing.assert_allclose(momentum, np.full(3, MEAN), rtol=1e-6)
 
 
-def test_all_ranks_stay_bitwise_equal() -> None:
-    """Different data, an adaptive optimizer, many steps."""
+def test_gradients_of_each_kind_are_placed_as_asked() -> None:
+    with graph_session() as session:
+        dense = v1.get_variable("dense", initializer=np.zeros(3, np.float32))
+        table = v1.get_variable("table", initializer=np.zeros((2, 3), np.float32))
+        unused = v1.get_variable("unused", initializer=np.zeros(2, np.float32))
+        optimizer = hvd.DistributedOptimizer(
+            v1.train.GradientDescentOptimizer(1.0), "mine", device_dense="/cpu:0", device_sparse="/device:CPU:0"
+        )
+        loss = tf.reduce_sum(dense) + tf.reduce_sum(tf.gather(table, [0, 0]))
+        pairs = optimizer.compute_gradients(loss * (RANK + 1), [dense, table, unused])
+        assert [variable for _, variable in pairs] == [dense, table, unused]
+        assert isinstance(pairs[1][0], tf.IndexedSlices)
+        assert pairs[2][0] is None
+        ours = [op for op in session.graph.get_operations() if op.type in mpi_ops.OP_TYPES]
+        assert len(ours) == (0 if SIZE == 1 else 3)
+        assert all(op.name.startswith("mine_Allreduce/") and op.device == "/device:CPU:0" for op in ours)
+        train = optimizer.apply_gradients(pairs)
+        session.run(v1.global_variables_initializer())
+        session.run(train)
+        np.testing.assert_allclose(session.run(dense), np.full(3, -MEAN), rtol=1e-6)
+        np.testing.assert_allclose(session.run(table), np.array([[-2 * MEAN] * 3, [0] * 3]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("adaptive", [True, False], ids=["adam", "momentum"])
+def test_all_ranks_stay_bitwise_equal(adaptive: bool) -> None:
+    """Different data, different beginnings, many steps."""
     with graph_session() as session:
         weight = v1.get_variable("w", initializer=np.random.RandomState(RANK).randn(50, 3).astype(np.float32))
         data = v1.placeholder(tf.float32, (None, 50))
         loss = tf.reduce_mean(tf.square(tf.matmul(data, weight) - 1.0))
-        train = hvd.DistributedOptimizer(v1.train.AdamOptimizer(0.01)).minimize(loss)
+        inner = v1.train.AdamOptimizer(0.01) if adaptive else v1.train.MomentumOptimizer(0.01, 0.9)
+        train = hvd.DistributedOptimizer(inner).minimize(loss)
         everybodys = hvd.allgather(tf.reshape(weight, (1, -1)))
         session.run(v1.global_variables_initializer())
         assert SIZE == 1 or not np.array_equal(*session.run(everybodys)[:2])
         session.run(hvd.broadcast_global_variables(0))
         random = np.random.RandomState(100 + RANK)
+        first = session.run(loss, {data: random.rand(64, 50)})
         for _ in range(50):
             session.run(train, {data: random.rand(8, 50)})
         everywhere = session.run(everybodys)
+        assert session.run(loss, {data: random.rand(64, 50)}) < first
     assert all(one.tobytes() == everywhere[0].tobytes() for one in everywhere)
