@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from horovod_tf.tensorflow.collectives import allreduce
@@ -12,11 +12,12 @@ from horovod_tf.tensorflow.optimizer import average_gradients
 class _Averaging:
     """What is mixed into an optimizer's class: gradients are averaged once on their way to the variables."""
 
+    # Of the class, so that one made from the configuration averages too.
     _hvd_scope: str
     _hvd_devices: dict[str, Any]
     # What get_gradients has averaged and may come to apply_gradients. The objects themselves, so that nothing else can
     # get their identity.
-    _hvd_averaged: list[Any]
+    _hvd_averaged: Sequence[Any] = ()
 
     def _hvd_average(self, gradients: list[Any]) -> list[Any]:
         done = {id(gradient) for gradient in self._hvd_averaged if gradient is not None}
@@ -76,10 +77,11 @@ _PLACES: dict[str, type] = {
 def DistributedOptimizer(  # noqa: N802 - the reference system's name
     optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = ""
 ) -> Any:
-    """An optimizer like `optimizer` that averages gradients over all ranks.
+    """Makes `optimizer` average gradients over all ranks before it applies them, and returns it.
 
-    Its class has the same name, so that a model saved with it loads without this package. It begins anew: what
-    `optimizer` has learnt about its variables stays there.
+    The same object, so that it keeps all that it was given and what it has learnt: a schedule that only this program
+    knows, or the state of a loaded model. Its class becomes a subclass of the same name: a model saved with it loads
+    without this package. Compile the model with it afterwards; what has been traced before does not average.
 
     With Keras 3, compile the model with `jit_compile=False`: XLA does not know the collectives.
 
@@ -88,16 +90,18 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
     wait for.
 
     Args:
-        optimizer: A Keras optimizer, of Keras 2 (also `tf.keras.optimizers.legacy`) or Keras 3. Keras 3 and the newer
-            optimizers of Keras 2 clip averaged gradients, the legacy ones each rank's own.
+        optimizer: A Keras optimizer, of Keras 2 (also `tf.keras.optimizers.legacy`) or Keras 3. What it clips are the
+            averaged gradients.
         name: "Distributed" and the optimizer's class by default. The averages are under "<name>_Allreduce".
         device_dense: Where the averages of dense gradients are placed; '' leaves that to TensorFlow.
         device_sparse: The same for `tf.IndexedSlices`.
 
     Raises:
-        ValueError: this is no Keras optimizer.
+        ValueError: this is no Keras optimizer, or one that averages already.
     """
     base: Any = type(optimizer)
+    if issubclass(base, _Averaging):
+        raise ValueError(f"this {base.__name__} averages already: wrap an optimizer once")
     offered = {place: mixin for place, mixin in _PLACES.items() if callable(getattr(base, place, None))}
     if "apply" in offered:
         offered.pop("apply_gradients", None)
@@ -107,9 +111,11 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
             "apply or apply_gradients. For optimizers of tf.compat.v1 there is "
             "horovod_tf.tensorflow.DistributedOptimizer"
         )
-    wrapped: Any = type(base.__name__, (*offered.values(), base), {"__module__": base.__module__})
-    made = wrapped.from_config(optimizer.get_config())
-    made._hvd_scope = f"{name or 'Distributed' + base.__name__}_Allreduce"
-    made._hvd_devices = {"device_dense": device_dense, "device_sparse": device_sparse}
-    made._hvd_averaged = []
-    return made
+    members = {
+        "__module__": base.__module__,
+        "__doc__": base.__doc__,
+        "_hvd_scope": f"{name or 'Distributed' + base.__name__}_Allreduce",
+        "_hvd_devices": {"device_dense": device_dense, "device_sparse": device_sparse},
+    }
+    optimizer.__class__ = type(base.__name__, (*offered.values(), base), members)
+    return optimizer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,114 @@ def test_fit_averages_gradients(optimizers: Any, eager: bool) -> None:
 
 @every_generation
 def test_class_name_and_settings_are_the_optimizers(optimizers: Any) -> None:
-    plain = optimizers.Adam(0.25, beta_1=0.5, clipnorm=1.5)
-    wrapped = hvd_keras.DistributedOptimizer(plain)
-    assert (type(wrapped).__name__, type(wrapped).__module__) == (type(plain).__name__, type(plain).__module__)
-    assert isinstance(wrapped, type(plain))
-    assert wrapped.get_config() == plain.get_config()
-    again = type(plain).from_config(wrapped.get_config())
-    assert again.clipnorm == 1.5
+    optimizer = optimizers.Adam(0.25, beta_1=0.5, clipnorm=1.5)
+    plain, settings = type(optimizer), optimizer.get_config()
+    wrapped = hvd_keras.DistributedOptimizer(optimizer)
+    assert wrapped is optimizer
+    assert (type(wrapped).__name__, type(wrapped).__module__) == (plain.__name__, plain.__module__)
+    assert isinstance(wrapped, plain)
+    assert wrapped.get_config() == settings
+    assert plain.from_config(wrapped.get_config()).clipnorm == 1.5
+    assert type(plain.from_config(settings)) is plain  # others are as they were
+    with pytest.raises(ValueError, match="this Adam averages already"):
+        hvd_keras.DistributedOptimizer(wrapped)
+
+
+def weights_after(optimizer: Any, *gradients: Any) -> np.ndarray[Any, Any]:
+    """A variable of two zeros, after one step by each of this rank's gradients."""
+    weight = tf.Variable(np.zeros(2, np.float32))
+    for one in gradients:
+        optimizer.apply_gradients([(tf.constant(one, tf.float32), weight)])
+    found: np.ndarray[Any, Any] = weight.numpy()
+    return found
+
+
+MEAN = (SIZE + 1) / 2  # of rank + 1
+
+
+@every_generation
+def test_optimizer_made_from_the_settings_averages_too(optimizers: Any) -> None:
+    wrapped = hvd_keras.DistributedOptimizer(optimizers.SGD(0.5))
+    again = type(wrapped).from_config(wrapped.get_config())
+    np.testing.assert_allclose(weights_after(again, [RANK + 1, 0]), [-0.5 * MEAN, 0], rtol=1e-6)
+
+
+@every_generation
+def test_averages_are_what_is_clipped(optimizers: Any) -> None:
+    """Rank 0's own gradient is too short to be clipped, those of the others are not."""
+    wrapped = hvd_keras.DistributedOptimizer(optimizers.SGD(1.0, clipnorm=1.0))
+    own = np.array([0.3, 0.4]) if RANK == 0 else np.array([30.0, 40.0])
+    expected = [-0.3, -0.4] if SIZE == 1 else [-0.6, -0.8]
+    np.testing.assert_allclose(weights_after(wrapped, own), expected, rtol=1e-5)
+
+
+@every_generation
+def test_rate_can_be_changed(optimizers: Any) -> None:
+    wrapped = hvd_keras.DistributedOptimizer(optimizers.SGD(1.0))
+    wrapped.learning_rate = 0.25
+    np.testing.assert_allclose(weights_after(wrapped, [RANK + 1, 0]), [-0.25 * MEAN, 0], rtol=1e-6)
+
+
+class Halving(tf.keras.optimizers.schedules.LearningRateSchedule):
+    """As tutorials have it: Keras does not know the class, and it has no get_config."""
+
+    def __call__(self, step: Any) -> Any:
+        return 0.5 ** tf.cast(step, tf.float32)
+
+
+@every_generation
+@pytest.mark.parametrize("rate", [Halving(), lambda: 0.75], ids=["schedule", "function"])
+def test_rate_that_only_this_program_knows(optimizers: Any, rate: Any) -> None:
+    wrapped = hvd_keras.DistributedOptimizer(optimizers.SGD(rate))
+    found = weights_after(wrapped, [RANK + 1, 0], [RANK + 1, 0])
+    np.testing.assert_allclose(found, [-1.5 * MEAN, 0], rtol=1e-6)
+
+
+@every_generation
+def test_subclass_that_cannot_be_made_from_its_settings(optimizers: Any) -> None:
+    class Mine(optimizers.SGD):
+        def __init__(self, data: list[int]) -> None:
+            super().__init__(0.5)
+            self.data = data
+
+    wrapped = hvd_keras.DistributedOptimizer(Mine([1, 2]))
+    assert list(wrapped.data) == [1, 2]
+    np.testing.assert_allclose(weights_after(wrapped, [RANK + 1, 0]), [-0.5 * MEAN, 0], rtol=1e-6)
+
+
+@every_generation
+def test_rows_and_what_has_no_gradient(optimizers: Any) -> None:
+    wrapped = hvd_keras.DistributedOptimizer(optimizers.SGD(1.0))
+    table, unused = tf.Variable(np.zeros((SIZE + 1, 2), np.float32)), tf.Variable([7.0])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.gather(table, [RANK, SIZE])) * (RANK + 1)
+    gradients = tape.gradient(loss, [table, unused])
+    assert isinstance(gradients[0], tf.IndexedSlices)
+    assert gradients[1] is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras's, about the one without
+        wrapped.apply_gradients(zip(gradients, [table, unused]))
+    rows = -np.array([*(np.arange(SIZE) + 1), SIZE * MEAN]) / SIZE
+    np.testing.assert_allclose(table.numpy(), np.repeat(rows[:, None], 2, axis=1), rtol=1e-6)
+    assert unused.numpy() == [7.0]
+
+
+# Keras 3 does so with NumPy 2 when it saves a variable.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_state_of_a_loaded_model_is_kept(tmp_path: Path) -> None:
+    """Saved and loaded, what a momentum has gathered goes into the next step; and the file needs no such class."""
+    optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(RATE, momentum=0.5))
+    model = model_of(optimizer, eager=False)
+    fit(model)
+    path = str(tmp_path / "model.keras")
+    model.save(path)
+    loaded = tf.keras.models.load_model(path)
+    assert type(loaded.optimizer) is tf.keras.optimizers.SGD
+    if KERAS_3:
+        loaded.compile(hvd_keras.DistributedOptimizer(loaded.optimizer), loss="mse", jit_compile=False)
+    else:
+        loaded.compile(hvd_keras.DistributedOptimizer(loaded.optimizer), loss="mse")
+    np.testing.assert_array_equal(fit(loaded), fit(model))
 
 
 @every_generation
