@@ -90,7 +90,9 @@ class Hosts:
         for name, value in parameters.items():
             mpirun += ["-mca", name, value]
         mpirun += ["-x", "PYTHONPATH"]
-        return Job(command, [*mpirun, *launcher], seconds, {})
+        # Open MPI 5 leaves starting processes to PRRTE, which has a name of its own for the agent.
+        variables = {"PRTE_MCA_plm_ssh_agent": str(self.agent)}
+        return Job(command, [*mpirun, *launcher], seconds, variables)
 
 
 @pytest.fixture(scope="module")
