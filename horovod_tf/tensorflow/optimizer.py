@@ -95,29 +95,18 @@ def _delegated_method(name: str, inherited: Any) -> Callable[..., Any]:
     return functools.update_wrapper(call, inherited)
 
 
-def _delegated_property(name: str) -> property:
-    return property(
-        lambda self: getattr(self._optimizer, name),
-        lambda self, value: setattr(self._optimizer, name, value),
-    )
-
-
 def _delegate_inherited() -> None:
-    """Delegates what Optimizer defines for subclasses, checkpoints and wrappers, and the state of its bases.
+    """Delegates what Optimizer defines for subclasses, checkpoints and wrappers: it finds no `__getattr__`.
 
-    It finds no `__getattr__`, and would work on state of this object, which nobody uses: a restored momentum would be
-    lost without a word. Methods of the bases work on that state; checkpoints look whether a class has its own.
+    What the bases define works on state that it asks of this object and, as it has none, finds in the wrapped
+    optimizer; if only it is made there. State kept twice would be, say, a restored momentum lost without a word.
     """
-    own, *bases = tf.compat.v1.train.Optimizer.__mro__[:-1]
-    for name, member in vars(own).items():
+    for name, member in vars(tf.compat.v1.train.Optimizer).items():
         if name.startswith("_") and not name.startswith("__") and callable(member):
             setattr(DistributedOptimizer, name, _delegated_method(name, member))
-    for base in bases:
-        for name, member in vars(base).items():
-            if isinstance(member, property):
-                setattr(DistributedOptimizer, name, _delegated_property(name))
-            elif name == "_maybe_initialize_trackable":  # makes that state
-                setattr(DistributedOptimizer, name, _delegated_method(name, member))
+    makes_state = "_maybe_initialize_trackable"
+    inherited = getattr(tf.compat.v1.train.Optimizer, makes_state)
+    setattr(DistributedOptimizer, makes_state, _delegated_method(makes_state, inherited))
 
 
 _delegate_inherited()

@@ -96,6 +96,9 @@ def test_one_state_only() -> None:
         assert optimizer._get_beta_accumulators() == inner._get_beta_accumulators()
         assert optimizer._get_non_slot_variable("beta1_power", weight.graph) is inner._get_beta_accumulators()[0]
         assert optimizer._zeros_slot(weight, "m", "inner") is inner.get_slot(weight, "m")
+        later = v1.get_variable("later", initializer=np.zeros(2, np.float32))
+        optimizer._create_slots([later])
+        assert inner.get_slot(later, "m").shape == (2,)
         assert copy.copy(optimizer).get_slot(weight, "v") is inner.get_slot(weight, "v")
         session.run(v1.global_variables_initializer())
         session.run(train)
