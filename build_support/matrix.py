@@ -174,6 +174,7 @@ class Cell:
 def verdict(good: bool, text: str) -> str:
     """A cell of the table: how many tests passed, added up over ranks and files, and how many did not."""
     counts = []
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # a launcher may give ranks a terminal, and so colours
     for word in ("failed", "errors?", "passed", "skipped"):
         # pytest's summary, and gtest's.
         total = sum(map(int, re.findall(rf"(\d+) {word}\b(?=.* in \d)", text)))

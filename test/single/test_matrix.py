@@ -10,7 +10,7 @@ import pytest
 from build_support import matrix
 
 PASSED = "== test/a.py on 2 ranks\n11 passed, 2 skipped in 3.10s\n11 passed, 2 skipped in 3.12s\n"
-NATIVE = "[  PASSED  ] 40 tests.\n[  PASSED  ] 1 test.\n"
+NATIVE = "[  PASSED  ] 40 tests.\n\x1b[0;32m[  PASSED  ] \x1b[m1 test.\n"
 
 
 def test_verdict_adds_up_over_ranks_and_kinds_of_tests() -> None:
