@@ -17,6 +17,7 @@ def test_verdict_adds_up_over_ranks_and_kinds_of_tests() -> None:
     assert matrix.verdict(True, PASSED) == "22 passed, 4 skipped"
     assert matrix.verdict(True, NATIVE) == "41 passed"
     assert matrix.verdict(True, "The native tests are left out") == "left out"
+    assert matrix.verdict(True, "") == "passed, not counted"
     summary = "===== 3 failed, 8 passed, 1 error in 114.82s (0:01:54) =====\n"
     assert matrix.verdict(False, PASSED + summary) == "**FAILED** (3 failed, 1 errors, 30 passed, 4 skipped)"
     assert matrix.verdict(False, "make: *** Error 2\n") == "**FAILED** (no tests ran)"
