@@ -1,12 +1,13 @@
 // Speed of the shared-memory backend: forked processes, one JSON line per kind and size, verified.
 //
 //   shm_backend [--ranks N] [--slot BYTES] [--kind allreduce|allgather|broadcast] [--type NAME]
-//               [--bytes BYTES] [--tensors N] [--seconds S] [--in-place] [--average]
+//               [--bytes BYTES] [--tensors N] [--seconds S] [--in-place] [--average] [--pin]
 //
-// Without --bytes: sizes from 4 bytes to 64 MiB. The time is the slowest rank's, the median of
-// several rounds. "algbw" is the tensor's size (allgather: the output's) by the time; "busbw"
-// corrects it by what a rank must send and receive at least; "copy_us" is one memcpy of as many
-// bytes, on one rank, in the same run.
+// --pin: rank r runs on processor r modulo their number only. Without --bytes: sizes from 4 bytes
+// to 64 MiB. The time is the slowest rank's, the median of several rounds. "algbw" is the tensor's
+// size (allgather: the output's) by the time; "busbw" corrects it by what a rank must send and
+// receive at least; "copy_us" is one memcpy of as many bytes, on one rank, in the same run.
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,6 +40,7 @@ struct Options {
   std::size_t tensors = 1;
   double seconds = 0.5;
   bool in_place = false;
+  bool pin = false;
   ReduceOp op = ReduceOp::kSum;
   int cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 };
@@ -159,6 +161,12 @@ void MeasureCopy(std::size_t bytes, Shared* shared) {
 
 int RunRank(const Options& options, std::size_t bytes, int calls, int rank,
             const std::shared_ptr<ShmSegment>& segment, Shared* shared) {
+  if (options.pin) {
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(static_cast<std::size_t>(rank % options.cpus), &own);
+    if (sched_setaffinity(0, sizeof own, &own) != 0) return 1;
+  }
   ShmMembership membership;
   membership.rank = rank;
   membership.segment = segment;
@@ -263,8 +271,9 @@ Options Parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--in-place") options.in_place = true;
+    if (name == "--pin") options.pin = true;
     if (name == "--average") options.op = ReduceOp::kAverage;
-    if (name == "--in-place" || name == "--average") continue;
+    if (name == "--in-place" || name == "--average" || name == "--pin") continue;
     const std::string value = i + 1 < argc ? argv[++i] : "";
     if (name == "--ranks") options.ranks = std::clamp(std::atoi(value.c_str()), 1, kMostRanks);
     if (name == "--slot") options.slot = std::strtoull(value.c_str(), nullptr, 10);
