@@ -16,71 +16,70 @@ constexpr double kMinSeconds = 0.001;
 constexpr double kMilliseconds = 1e-3;
 constexpr double kSeconds = 1;
 
+constexpr ConfigVariable kVariables[] = {
+    {"HOROVOD_TIMELINE", PathField{&Config::timeline_path}, "", "",
+     "File for a Chrome trace of what every tensor is doing, written by rank 0. Open it in "
+     "chrome://tracing or Perfetto."},
+    {"HOROVOD_FUSION_THRESHOLD", IntegerField{&Config::fusion_threshold_bytes, 0, kMaxFusionBytes},
+     "67108864", "bytes",
+     "Small tensors that are ready together are combined into one operation of up to this size. "
+     "0 turns it off."},
+    {"HOROVOD_CYCLE_TIME",
+     DurationField{&Config::cycle_time, kMilliseconds, 0, kMaxCycleMilliseconds}, "0",
+     "milliseconds",
+     "Longest wait for more tensors to combine. With 0, what gathers while an operation runs is "
+     "combined, and nothing waits."},
+    {"HOROVOD_CACHE_CAPACITY", IntegerField{&Config::cache_capacity, 0, kMaxCacheCapacity}, "65536",
+     "tensors",
+     "How many tensors keep a short number once they have been negotiated, so that later steps "
+     "send a few bytes for them. 0 turns it off."},
+    {"HOROVOD_MPI_THREADS_DISABLE",
+     BoolField{&Config::mpi_threads_disable, /*any_positive_integer=*/true}, "false", "",
+     "Asks MPI for less than MPI_THREAD_MULTIPLE, for MPI libraries that do not do it well."},
+    {"HOROVOD_HIERARCHICAL_ALLREDUCE", BoolField{&Config::hierarchical_allreduce}, "false", "",
+     "Prefers the allreduce that first reduces inside each host, then between hosts."},
+    {"HOROVOD_TF_SHM_DISABLE", BoolField{&Config::shm_disable}, "false", "",
+     "Moves tensors by MPI even where all ranks are on one host and could share memory. One "
+     "rank's "
+     "is enough."},
+    {"HOROVOD_TF_SHM_CHUNK_BYTES",
+     IntegerField{&Config::shm_chunk_bytes, kMinShmChunkBytes, kMaxShmChunkBytes}, "262144",
+     "bytes",
+     "Ranks of one host pass tensors through shared memory in chunks of this size; a rank has "
+     "three of them. Rank 0's counts; many ranks have shorter ones, so that all together take 32 "
+     "MiB at most."},
+    {"HOROVOD_STALL_CHECK_DISABLE", BoolField{&Config::stall_check_disable}, "false", "",
+     "Turns off the warning about, and the end of, tensors that only some ranks submit."},
+    {"HOROVOD_STALL_CHECK_TIME_SECONDS",
+     DurationField{&Config::stall_warning_time, kSeconds, kMinSeconds, kMaxSeconds}, "60",
+     "seconds",
+     "A tensor that only some ranks have submitted for this long gets a warning that names it, "
+     "the ranks that are ready and the ranks that are missing."},
+    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
+     DurationField{&Config::stall_shutdown_time, kSeconds, kMinSeconds, kMaxSeconds,
+                   /*zero_is_special=*/true},
+     "600", "seconds",
+     "After this long the job is ended, with an error on every rank that names the tensor. "
+     "0: never. Less than the warning time is taken as the warning time."},
+    {"HOROVOD_TF_WITHDRAWAL_GRACE_SECONDS",
+     DurationField{&Config::withdrawal_grace, kSeconds, 0, kMaxSeconds}, "4", "seconds",
+     "When a rank's step is cancelled, what it asked for is withdrawn. Ranks that wait for the "
+     "same tensors get an error if it does not ask for them again within this time."},
+    {"HOROVOD_LOG_LEVEL", LogLevelField{&Config::log_level}, "warning", "",
+     "Least important messages that are still written to standard error."},
+    {"HOROVOD_LOG_HIDE_TIME", BoolField{&Config::log_hide_time}, "false", "",
+     "Leaves the time out of messages, so that the output of two runs can be compared."},
+    {"HOROVOD_TF_INIT_TIMEOUT_SECONDS",
+     DurationField{&Config::init_timeout, kSeconds, kMinSeconds, kMaxSeconds}, "300", "seconds",
+     "How long init() waits for the other ranks before it fails and says which are missing."},
+    {"HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS",
+     DurationField{&Config::shutdown_timeout, kSeconds, kMinSeconds, kMaxSeconds}, "30", "seconds",
+     "How long shutdown() waits for the other ranks before it stops without them."},
+};
+
 }  // namespace
 
-Table<ConfigVariable> ConfigVariables() {
-  static constexpr ConfigVariable kRows[] = {
-      {"HOROVOD_TIMELINE", PathField{&Config::timeline_path}, "", "",
-       "File for a Chrome trace of what every tensor is doing, written by rank 0. Open it in "
-       "chrome://tracing or Perfetto."},
-      {"HOROVOD_FUSION_THRESHOLD",
-       IntegerField{&Config::fusion_threshold_bytes, 0, kMaxFusionBytes}, "67108864", "bytes",
-       "Small tensors that are ready together are combined into one operation of up to this size. "
-       "0 turns it off."},
-      {"HOROVOD_CYCLE_TIME",
-       DurationField{&Config::cycle_time, kMilliseconds, 0, kMaxCycleMilliseconds}, "0",
-       "milliseconds",
-       "Longest wait for more tensors to combine. With 0, what gathers while an operation runs is "
-       "combined, and nothing waits."},
-      {"HOROVOD_CACHE_CAPACITY", IntegerField{&Config::cache_capacity, 0, kMaxCacheCapacity},
-       "65536", "tensors",
-       "How many tensors keep a short number once they have been negotiated, so that later steps "
-       "send a few bytes for them. 0 turns it off."},
-      {"HOROVOD_MPI_THREADS_DISABLE",
-       BoolField{&Config::mpi_threads_disable, /*any_positive_integer=*/true}, "false", "",
-       "Asks MPI for less than MPI_THREAD_MULTIPLE, for MPI libraries that do not do it well."},
-      {"HOROVOD_HIERARCHICAL_ALLREDUCE", BoolField{&Config::hierarchical_allreduce}, "false", "",
-       "Prefers the allreduce that first reduces inside each host, then between hosts."},
-      {"HOROVOD_TF_SHM_DISABLE", BoolField{&Config::shm_disable}, "false", "",
-       "Moves tensors by MPI even where all ranks are on one host and could share memory. One "
-       "rank's "
-       "is enough."},
-      {"HOROVOD_TF_SHM_CHUNK_BYTES",
-       IntegerField{&Config::shm_chunk_bytes, kMinShmChunkBytes, kMaxShmChunkBytes}, "262144",
-       "bytes",
-       "Ranks of one host pass tensors through shared memory in chunks of this size; a rank has "
-       "three of them. Rank 0's counts; many ranks have shorter ones, so that all together take 32 "
-       "MiB at most."},
-      {"HOROVOD_STALL_CHECK_DISABLE", BoolField{&Config::stall_check_disable}, "false", "",
-       "Turns off the warning about, and the end of, tensors that only some ranks submit."},
-      {"HOROVOD_STALL_CHECK_TIME_SECONDS",
-       DurationField{&Config::stall_warning_time, kSeconds, kMinSeconds, kMaxSeconds}, "60",
-       "seconds",
-       "A tensor that only some ranks have submitted for this long gets a warning that names it, "
-       "the ranks that are ready and the ranks that are missing."},
-      {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
-       DurationField{&Config::stall_shutdown_time, kSeconds, kMinSeconds, kMaxSeconds,
-                     /*zero_is_special=*/true},
-       "600", "seconds",
-       "After this long the job is ended, with an error on every rank that names the tensor. "
-       "0: never. Less than the warning time is taken as the warning time."},
-      {"HOROVOD_TF_WITHDRAWAL_GRACE_SECONDS",
-       DurationField{&Config::withdrawal_grace, kSeconds, 0, kMaxSeconds}, "4", "seconds",
-       "When a rank's step is cancelled, what it asked for is withdrawn. Ranks that wait for the "
-       "same tensors get an error if it does not ask for them again within this time."},
-      {"HOROVOD_LOG_LEVEL", LogLevelField{&Config::log_level}, "warning", "",
-       "Least important messages that are still written to standard error."},
-      {"HOROVOD_LOG_HIDE_TIME", BoolField{&Config::log_hide_time}, "false", "",
-       "Leaves the time out of messages, so that the output of two runs can be compared."},
-      {"HOROVOD_TF_INIT_TIMEOUT_SECONDS",
-       DurationField{&Config::init_timeout, kSeconds, kMinSeconds, kMaxSeconds}, "300", "seconds",
-       "How long init() waits for the other ranks before it fails and says which are missing."},
-      {"HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS",
-       DurationField{&Config::shutdown_timeout, kSeconds, kMinSeconds, kMaxSeconds}, "30",
-       "seconds", "How long shutdown() waits for the other ranks before it stops without them."},
-  };
-  return Table(kRows);
-}
+Table<ConfigVariable> ConfigVariables() { return Table(kVariables); }
 
 Table<LauncherVariable> LauncherVariables() {
   // Only what a launcher sets in the processes it starts. SLURM_NTASKS, for example, is also there

@@ -65,8 +65,8 @@ class MpiTransport final : public Transport {
   Status Receive(Incoming* message, bool* got) override;
   void Wait(TimePoint deadline, Expectation expectation) override;
   void Wake() override;
-  void UseDoorbells(std::shared_ptr<Doorbells> doorbells) override {
-    doorbells_ = std::move(doorbells);
+  void UseDoorbells(const std::shared_ptr<Doorbells>& doorbells) override {
+    doorbells_ = doorbells;
   }
   void Abort(const Status& cause) override;
   Status health() const override;

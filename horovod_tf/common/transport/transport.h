@@ -54,7 +54,9 @@ class Transport {
 
   // The ranks can wake each other from now on. For endpoints that otherwise have to look; called
   // before the endpoint is used.
-  virtual void UseDoorbells(std::shared_ptr<Doorbells> doorbells) { static_cast<void>(doorbells); }
+  virtual void UseDoorbells(const std::shared_ptr<Doorbells>& doorbells) {
+    static_cast<void>(doorbells);
+  }
 
   // The job has failed here: tells every peer at once, without waiting for anybody. The first call
   // anywhere decides the text; `cause` is not OK. Later calls do nothing.
