@@ -33,7 +33,7 @@ FLAGS_release := -O3
 FLAGS_asan := -O1 -fsanitize=address,leak,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FLAGS_tsan := -O1 -fsanitize=thread
 # Threads count the same lines: without atomic counters gcov reports negative numbers.
-FLAGS_coverage := -O0 --coverage -fprofile-update=atomic
+FLAGS_coverage := -O1 --coverage -fprofile-update=atomic
 ifeq ($(FLAGS_$(VARIANT)),)
 $(error VARIANT=$(VARIANT) is none of release, asan, tsan, coverage)
 endif

@@ -122,7 +122,7 @@ def _reason_for_ending() -> str:
     # Python keeps the exception that ended the program here, whatever the program made of sys.excepthook.
     error = getattr(sys, "last_value", None)
     if error is None or hasattr(sys, "ps1"):
-        return "its program has ended; has it had fewer steps or less data than the others?"
+        return "its program has ended, by itself or by sys.exit; has it had fewer steps or less data than the others?"
     text = f"its program ended with {type(error).__name__}: {error}"
     return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + " ..."
 

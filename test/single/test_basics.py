@@ -303,12 +303,12 @@ def test_exit_without_shutdown_is_clean(run_python: Run, ending: str, status: in
 @pytest.mark.parametrize(
     ("ending", "reason"),
     [
-        ("", "its program has ended; has it had fewer steps or less data than the others?"),
-        ("sys.exit(3)", "its program has ended; has it had fewer steps or less data than the others?"),
+        ("", "its program has ended, by itself or by sys.exit; has it had fewer steps"),
+        ("sys.exit(3)", "its program has ended, by itself or by sys.exit; has it had fewer steps"),
         ("1 / 0", "its program ended with ZeroDivisionError: division by zero"),
         ("sys.excepthook = lambda *_: None; 1 / 0", "its program ended with ZeroDivisionError: division by zero"),
         ("raise ValueError('x' * 5000)", "its program ended with ValueError: " + "x" * 960),
-        ("try: 1 / 0\nexcept ZeroDivisionError: pass", "its program has ended; has it had"),
+        ("try: 1 / 0\nexcept ZeroDivisionError: pass", "its program has ended, by itself"),
     ],
 )
 def test_exit_says_why_the_program_ends(run_python: Run, ending: str, reason: str) -> None:

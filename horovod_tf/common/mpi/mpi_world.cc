@@ -1,5 +1,8 @@
 #include "horovod_tf/common/mpi/mpi_world.h"
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -31,6 +34,7 @@ struct Left {
 class ProcessState {
  public:
   std::atomic<bool> initialized_here{false};
+  std::atomic<pid_t> used_in{0};    // the process whose MPI this is; a fork has no MPI of its own
   std::atomic<bool> failed{false};  // a job's peers may be gone
 
   int NextJob() {
@@ -66,7 +70,21 @@ const char* ThreadLevelName(int level) {
 }
 
 // Initialises MPI unless somebody has, and says what it allows threads to do.
+// A forked child would talk over its parent's connections, as its parent's rank.
+Status CheckNotForked() {
+  pid_t first = 0;
+  if (State().used_in.compare_exchange_strong(first, getpid()) || first == getpid()) {
+    return Status::Ok();
+  }
+  return Status::FailedPrecondition(
+      "MPI belongs to process " + std::to_string(first) + ", of which process " +
+      std::to_string(getpid()) +
+      " is a fork. Fork before hvd.init(), or start processes afresh (multiprocessing's start "
+      "method 'spawn' or 'forkserver').");
+}
+
 Status EnsureInitialized(bool threads_disable, int* provided) {
+  HVD_RETURN_IF_ERROR(CheckNotForked());
   int finalized = 0;
   HVD_MPI_RETURN_IF_ERROR(MPI_Finalized, &finalized);
   if (finalized != 0) {
@@ -211,6 +229,7 @@ MpiWorld::~MpiWorld() {
 }
 
 Status FinalizeMpi() {
+  if (State().used_in != getpid()) return Status::Ok();
   int finalized = 0;
   HVD_MPI_RETURN_IF_ERROR(MPI_Finalized, &finalized);
   if (finalized != 0 || !State().initialized_here || State().failed) return Status::Ok();
