@@ -17,22 +17,22 @@ std::uint64_t NextTicket() {
 }  // namespace
 
 CancellationWatch::CancellationWatch(tensorflow::CancellationManager* manager)
-    : manager_(manager), state_(std::make_shared<State>()) {
-  state_->ticket = NextTicket();
-}
+    : manager_(manager), ticket_(NextTicket()) {}
 
 bool CancellationWatch::Start() {
   if (manager_ == nullptr) return true;
   token_ = manager_->get_cancellation_token();
-  return manager_->RegisterCallback(token_, [state = state_] {
-    // The note first. If Submitted does not see it, this call comes after the submission.
-    state->cancelled.store(true);
-    ProcessWithdraw(state->ticket, kReason);
-  });
+  return manager_->RegisterCallback(token_, [self = shared_from_this()] { self->Cancel(); });
+}
+
+// The note first. If Submitted does not see it, the call comes after the submission.
+void CancellationWatch::Cancel() {
+  cancelled_.store(true);
+  ProcessWithdraw(ticket_, kReason);
 }
 
 void CancellationWatch::Submitted() {
-  if (state_->cancelled.load()) ProcessWithdraw(state_->ticket, kReason);
+  if (cancelled_.load()) ProcessWithdraw(ticket_, kReason);
 }
 
 void CancellationWatch::Stop() {

@@ -14,8 +14,10 @@ namespace horovod_tf {
 // answered, perhaps before Submitted is called. TensorFlow's callback only makes a note for the
 // background thread: done() must not be called on its stack, and nothing here waits for it.
 //
+// To be held by a shared pointer: the callback has one too, and may run when the operation is gone.
+//
 // Thread rule: Stop may be called on another thread than the rest.
-class CancellationWatch {
+class CancellationWatch : public std::enable_shared_from_this<CancellationWatch> {
  public:
   // `manager` may be null: then the step cannot be cancelled. It lives until done() is called.
   explicit CancellationWatch(tensorflow::CancellationManager* manager);
@@ -23,21 +25,19 @@ class CancellationWatch {
   // False: the step is cancelled already, and nothing must be submitted.
   bool Start();
   // Never used before in this process.
-  std::uint64_t ticket() const { return state_->ticket; }
+  std::uint64_t ticket() const { return ticket_; }
   void Submitted();
   // REQUIRES: done() has not been called.
   void Stop();
 
  private:
-  // What the callback uses: it may run after Stop, when the operation is gone.
-  struct State {
-    std::uint64_t ticket = 0;
-    std::atomic<bool> cancelled{false};
-  };
+  void Cancel();
 
+  // Not for the callback: it may be gone by then.
   tensorflow::CancellationManager* const manager_;
   tensorflow::CancellationToken token_ = tensorflow::CancellationManager::kInvalidToken;
-  const std::shared_ptr<State> state_;
+  const std::uint64_t ticket_;
+  std::atomic<bool> cancelled_{false};
 };
 
 }  // namespace horovod_tf

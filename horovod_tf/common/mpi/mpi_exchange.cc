@@ -1,7 +1,5 @@
 #include "horovod_tf/common/mpi/mpi_exchange.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <string>

@@ -198,8 +198,7 @@ void Coordinator::Impl::OnWithdrawal(int rank, const Withdrawal& withdrawal, Tim
   if (!rounds_.Withdraw(name, rank, table_)) return;
   if (!rounds_.WaitingRound(name, table_).has_value()) NoteNegotiated(name);
   withdrawals_.Note(rank, withdrawal, now);
-  Status status =
-      Status::Cancelled("withdrawn before all ranks asked for it: " + withdrawal.reason);
+  Status status = WithdrawnStatus(withdrawal.reason);
   const std::vector<std::uint32_t> ranks = {static_cast<std::uint32_t>(rank)};
   if (withdrawn_.empty()) first_withdrawn_ = now;
   ErrorRecord* const last = withdrawn_.empty() ? nullptr : &withdrawn_.back();

@@ -5,6 +5,10 @@
 
 namespace horovod_tf {
 
+Status WithdrawnStatus(const std::string& reason) {
+  return Status::Cancelled("withdrawn before all ranks asked for it: " + reason);
+}
+
 void Withdrawals::Note(int rank, Withdrawal withdrawal, TimePoint now) {
   pending_[{std::move(withdrawal.name), rank}] =
       Pending{std::move(withdrawal.reason), now, AfterDelay(now, grace_)};

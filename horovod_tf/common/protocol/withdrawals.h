@@ -17,6 +17,9 @@
 
 namespace horovod_tf {
 
+// What the rank itself is told of a tensor that it has withdrawn.
+Status WithdrawnStatus(const std::string& reason);
+
 // A rank that has withdrawn a tensor is waited for during the grace time: when all ranks run out of
 // data together, each withdraws what it has asked for, and nobody must be told of an error. After
 // that, whoever waits for the tensor gets one. A round that begins more than the grace time after

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "horovod_tf/common/protocol/withdrawals.h"
 #include "horovod_tf/common/runtime/inbox.h"
 
 namespace horovod_tf {
@@ -76,7 +77,7 @@ void ControlLoop::Withdraw(std::vector<TicketWithdrawal> withdrawn) {
   for (TicketWithdrawal& withdrawal : withdrawn) {
     const std::optional<Token> token = in_flight_.Find(withdrawal.ticket);
     if (!token.has_value()) continue;
-    const Status status = Status::Cancelled("withdrawn: " + withdrawal.reason);
+    const Status status = WithdrawnStatus(withdrawal.reason);
     if (negotiator_.Withdraw(in_flight_.NameOf(*token), std::move(withdrawal.reason))) {
       FinishAll(in_flight_.Take({*token}), status);
     }

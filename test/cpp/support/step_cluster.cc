@@ -3,6 +3,8 @@
 #include <utility>
 #include <variant>
 
+#include "horovod_tf/common/protocol/withdrawals.h"
+
 namespace horovod_tf {
 
 StepCluster::StepCluster(int size, CoordinatorOptions options, NegotiationObserver* observer)
@@ -41,7 +43,7 @@ void StepCluster::Withdraw(int rank, const std::string& name, const std::string&
   Rank& it = At(rank);
   Response response;
   response.type = Response::Type::kError;
-  response.status = Status::Cancelled("withdrawn: " + reason);
+  response.status = WithdrawnStatus(reason);
   for (const Token token : it.negotiator->InFlight()) {
     if (it.names[token] == name) response.tokens.push_back(token);
   }
