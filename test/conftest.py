@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from support import ROOT, Run, run_command
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Gives each process a temporary folder of its own.
+
+    By default pytest numbers its folders inside one that all processes of a user share, and clears old ones away at
+    exit. Ranks of one job start and end together, and then stumble over each other there.
+    """
+    if config.option.basetemp is None:
+        folder = tempfile.TemporaryDirectory(prefix="pytest-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        config.option.basetemp = str(Path(folder.name) / "base")
 
 
 @pytest.fixture(scope="session")
