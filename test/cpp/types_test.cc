@@ -133,6 +133,30 @@ TEST(TensorShape, ToStringAndEquality_SeeEveryDimension) {
   EXPECT_EQ(shape.dim(1), 3);
 }
 
+TEST(TensorShape, OfAnyRank_IsCopiedAndMovedWhole) {
+  std::vector<std::int64_t> dims;
+  for (std::size_t rank = 0; rank <= 9; ++rank) {
+    const TensorShape made(dims);
+    TensorShape counted = TensorShape::OfRank(rank);
+    for (std::size_t i = 0; i < rank; ++i) {
+      EXPECT_EQ(counted.dim(i), 0);
+      counted.set_dim(i, dims[i]);
+    }
+    EXPECT_EQ(counted, made);
+    EXPECT_EQ(std::vector<std::int64_t>(made.begin(), made.end()), dims);
+    TensorShape copy({8, 8, 8, 8, 8, 8});
+    copy = made;
+    EXPECT_EQ(copy, made);
+    TensorShape moved(std::move(copy));
+    EXPECT_EQ(moved, made);
+    EXPECT_EQ(copy, TensorShape());  // NOLINT(bugprone-use-after-move): what is left is promised
+    copy = std::move(moved);
+    EXPECT_EQ(copy, made);
+    EXPECT_EQ(moved, TensorShape());  // NOLINT(bugprone-use-after-move)
+    dims.push_back(static_cast<std::int64_t>(rank) + 2);
+  }
+}
+
 TEST(DeviceName, HostAndNumberedDevices_AreNamedApart) {
   EXPECT_EQ(DeviceName(kCpuDevice), "CPU");
   EXPECT_EQ(DeviceName(0), "GPU 0");

@@ -80,10 +80,21 @@ std::optional<ReduceOp> ReduceOpFromInt(std::uint64_t value) {
   return GetEnum(ReduceOps(), &ReduceOpInfo::op, value);
 }
 
+TensorShape TensorShape::OfRank(std::size_t rank) {
+  TensorShape shape;
+  shape.rank_ = rank;
+  if (rank > kInlineRank) shape.many_.resize(rank);
+  return shape;
+}
+
+TensorShape::TensorShape(const std::int64_t* dims, std::size_t rank) : TensorShape(OfRank(rank)) {
+  std::copy(dims, dims + rank, data());
+}
+
 std::optional<std::int64_t> TensorShape::CheckedElements() const {
   std::int64_t product = 1;
   bool empty = false;
-  for (std::int64_t dim : dims_) {
+  for (std::int64_t dim : *this) {
     if (dim < 0) return std::nullopt;
     if (dim == 0) {
       empty = true;
@@ -103,15 +114,15 @@ std::int64_t TensorShape::elements() const {
 std::int64_t TensorShape::row_elements() const {
   HVD_CHECK(rank() >= 1, "a scalar has no rows");
   std::int64_t product = 1;
-  for (std::size_t i = 1; i < dims_.size(); ++i) product *= dims_[i];
+  for (std::size_t i = 1; i < rank(); ++i) product *= dim(i);
   return product;
 }
 
 std::string TensorShape::ToString() const {
   std::string text = "[";
-  for (std::size_t i = 0; i < dims_.size(); ++i) {
+  for (std::size_t i = 0; i < rank(); ++i) {
     if (i > 0) text += ", ";
-    text += std::to_string(dims_[i]);
+    text += std::to_string(dim(i));
   }
   return text + "]";
 }

@@ -3,12 +3,15 @@
 #ifndef HOROVOD_TF_COMMON_BASE_TYPES_H_
 #define HOROVOD_TF_COMMON_BASE_TYPES_H_
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "horovod_tf/common/base/table.h"
@@ -87,13 +90,33 @@ inline constexpr int kCpuDevice = -1;
 class TensorShape {
  public:
   TensorShape() = default;
-  TensorShape(std::initializer_list<std::int64_t> dims) : dims_(dims) {}
-  explicit TensorShape(std::vector<std::int64_t> dims) : dims_(std::move(dims)) {}
+  TensorShape(std::initializer_list<std::int64_t> dims) : TensorShape(dims.begin(), dims.size()) {}
+  explicit TensorShape(const std::vector<std::int64_t>& dims)
+      : TensorShape(dims.data(), dims.size()) {}
+  TensorShape(const std::int64_t* dims, std::size_t rank);
+  // All dimensions are 0.
+  static TensorShape OfRank(std::size_t rank);
+  TensorShape(const TensorShape&) = default;
+  TensorShape& operator=(const TensorShape&) = default;
+  // What is left is a scalar's shape.
+  TensorShape(TensorShape&& other) noexcept
+      : rank_(std::exchange(other.rank_, 0)), few_(other.few_), many_(std::move(other.many_)) {}
+  TensorShape& operator=(TensorShape&& other) noexcept {
+    if (this != &other) {
+      rank_ = std::exchange(other.rank_, 0);
+      few_ = other.few_;
+      many_ = std::move(other.many_);
+    }
+    return *this;
+  }
+  ~TensorShape() = default;
 
-  std::size_t rank() const { return dims_.size(); }
-  std::int64_t dim(std::size_t i) const { return dims_[i]; }
-  const std::vector<std::int64_t>& dims() const { return dims_; }
-  void set_dim(std::size_t i, std::int64_t value) { dims_[i] = value; }
+  std::size_t rank() const { return rank_; }
+  std::int64_t dim(std::size_t i) const { return data()[i]; }
+  void set_dim(std::size_t i, std::int64_t value) { data()[i] = value; }
+  const std::int64_t* data() const { return rank_ <= kInlineRank ? few_.data() : many_.data(); }
+  const std::int64_t* begin() const { return data(); }
+  const std::int64_t* end() const { return data() + rank_; }
 
   // Product of the dimensions, or nothing if a dimension is negative or the product exceeds int64.
   std::optional<std::int64_t> CheckedElements() const;
@@ -105,11 +128,21 @@ class TensorShape {
   // "[2, 3]"; "[]" for a scalar.
   std::string ToString() const;
 
-  friend bool operator==(const TensorShape& a, const TensorShape& b) { return a.dims_ == b.dims_; }
+  friend bool operator==(const TensorShape& a, const TensorShape& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
   friend bool operator!=(const TensorShape& a, const TensorShape& b) { return !(a == b); }
 
  private:
-  std::vector<std::int64_t> dims_;
+  // Shapes travel between threads with every tensor of every step, where memory that one thread
+  // allocates and another frees is dear: those of common rank need none.
+  static constexpr std::size_t kInlineRank = 4;
+
+  std::int64_t* data() { return rank_ <= kInlineRank ? few_.data() : many_.data(); }
+
+  std::size_t rank_ = 0;
+  std::array<std::int64_t, kInlineRank> few_{};
+  std::vector<std::int64_t> many_;  // if rank_ > kInlineRank: all of them
 };
 
 // "CPU" or "GPU 3".

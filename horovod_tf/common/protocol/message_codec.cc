@@ -129,7 +129,7 @@ class Encoder {
     if (device) writer_.SignedVarint(request.device);
     writer_.SignedVarint(request.root_rank);
     writer_.Varint(request.shape.rank());
-    for (std::int64_t dim : request.shape.dims()) writer_.Varint(static_cast<std::uint64_t>(dim));
+    for (std::int64_t dim : request.shape) writer_.Varint(static_cast<std::uint64_t>(dim));
   }
 
   void Write(const TensorDefinition& definition) {
@@ -368,9 +368,8 @@ class Decoder {
       if (request.device == kCpuDevice) reader_.Fail("the CPU as device, which is not to be sent");
     }
     request.root_rank = ReadInt();
-    std::vector<std::int64_t> dims(reader_.Count(1));
-    for (std::int64_t& dim : dims) dim = ReadDim();
-    request.shape = TensorShape(std::move(dims));
+    request.shape = TensorShape::OfRank(reader_.Count(1));
+    for (std::size_t i = 0; i < request.shape.rank(); ++i) request.shape.set_dim(i, ReadDim());
     if (reader_.ok()) {
       const Status status = ValidateRequest(request, static_cast<int>(world_size_));
       if (!status.ok()) reader_.Fail(status.message());

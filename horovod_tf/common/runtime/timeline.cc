@@ -44,16 +44,16 @@ class RecordBuffer {
 
   // False, and nothing is changed, if there is no room.
   bool Put(const TimelineRecord& record, std::string_view name,
-           const std::vector<std::int64_t>& dims) {
-    const Header header{record, name.size(), dims.size()};
-    const std::size_t dims_bytes = dims.size() * sizeof(std::int64_t);
+           const TensorShape& shape) {
+    const Header header{record, name.size(), shape.rank()};
+    const std::size_t dims_bytes = shape.rank() * sizeof(std::int64_t);
     if (count_ == capacity_ ||
         bytes_.size() + sizeof(header) + name.size() + dims_bytes > capacity_bytes_) {
       return false;
     }
     Append(&header, sizeof(header));
     Append(name.data(), name.size());
-    Append(dims.data(), dims_bytes);
+    Append(shape.data(), dims_bytes);
     ++count_;
     return true;
   }
@@ -72,7 +72,7 @@ class RecordBuffer {
       const std::size_t dims_bytes = dims.size() * sizeof(std::int64_t);
       if (dims_bytes > 0) std::memcpy(dims.data(), rest.data(), dims_bytes);
       rest.remove_prefix(dims_bytes);
-      visit(header.record, name, TensorShape(std::move(dims)));
+      visit(header.record, name, TensorShape(dims));
     }
   }
 
@@ -167,7 +167,7 @@ class Timeline::Impl {
   }
 
   void Report(TimelineRecord record, std::string_view name,
-              const std::vector<std::int64_t>& dims = {}) HVD_EXCLUDES(mutex_);
+              const TensorShape& shape = {}) HVD_EXCLUDES(mutex_);
   std::uint64_t dropped() const HVD_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     return dropped_;
@@ -225,14 +225,14 @@ class Timeline::Impl {
 };
 
 void Timeline::Impl::Report(TimelineRecord record, std::string_view name,
-                            const std::vector<std::int64_t>& dims) {
+                            const TensorShape& shape) {
   record.micros = MicrosNow();
   bool wake = false;
   {
     MutexLock lock(mutex_);
     ++reported_count_;
     const bool was_urgent = Urgent();
-    if (gap_.count > 0 || !queue_.Put(record, name, dims)) {
+    if (gap_.count > 0 || !queue_.Put(record, name, shape)) {
       if (gap_.count == 0) gap_.micros = record.micros;
       ++gap_.count;
       ++dropped_;
@@ -353,7 +353,7 @@ void Timeline::ActivityEnd(const std::string& name) {
 void Timeline::End(const std::string& name, DataType dtype, const TensorShape& shape) {
   TimelineRecord record = Record(TimelineEvent::kEnd);
   record.dtype = dtype;
-  impl_->Report(record, name, shape.dims());
+  impl_->Report(record, name, shape);
 }
 
 void Timeline::EndWithError(const std::string& name) {

@@ -171,7 +171,7 @@ class BackendContract : public testing::TestWithParam<ContractParam> {
     const auto shape_of = [&row](std::int64_t count) {
       std::vector<std::int64_t> dims = {count};
       dims.insert(dims.end(), row.begin(), row.end());
-      return TensorShape(std::move(dims));
+      return TensorShape(dims);
     };
     Bytes expected;
     std::int64_t all_rows = 0;
