@@ -21,10 +21,10 @@ using tensorflow::OpKernelContext;
 
 // What ranks match an operation by. The same node runs once per trip of a loop, and trips may
 // overlap. Outside loops frame and iteration are 0, or not set at all in some executors.
-std::string KeyOf(const std::string& name, const OpKernelContext& context) {
+void TellTripsApart(const OpKernelContext& context, std::string* name) {
   const auto trip = context.frame_iter();
-  if (trip.iter_id < 0 || (trip.frame_id == 0 && trip.iter_id == 0)) return name;
-  return name + "@" + std::to_string(trip.frame_id) + ":" + std::to_string(trip.iter_id);
+  if (trip.iter_id < 0 || (trip.frame_id == 0 && trip.iter_id == 0)) return;
+  *name += "@" + std::to_string(trip.frame_id) + ":" + std::to_string(trip.iter_id);
 }
 
 // The name that the attributes ask for, before loops are told apart.
@@ -53,15 +53,16 @@ absl::Status CheckProcessSet(OpKernelConstruction* construction) {
 // The context, and with it the input's buffer, lives until done() is called, which is the last
 // thing that happens here: done() may destroy the context.
 void Submit(OpKernelContext* context, TensorEntry entry, AsyncOpKernel::DoneCallback done) {
-  const auto watch = std::make_shared<CancellationWatch>(context->cancellation_manager());
-  if (!watch->Start()) {
+  std::shared_ptr<CancellationWatch> watch =
+      CancellationWatch::Join(context->cancellation_manager());
+  if (watch == nullptr) {
     context->SetStatus(absl::CancelledError("the step was cancelled before tensor '" +
                                             entry.request.name + "' was submitted"));
     return done();
   }
   entry.ticket = watch->ticket();
   entry.done = Completion([context, watch, done = std::move(done)](const Status& status) {
-    watch->Stop();
+    watch->Leave();
     if (!status.ok()) context->SetStatus(ToTensorFlow(status));
     done();
   });
@@ -88,7 +89,7 @@ class CollectiveKernel : public AsyncOpKernel {
     const tensorflow::Tensor& input = context->input(0);
     TensorEntry entry;
     entry.request = request_;
-    entry.request.name = KeyOf(request_.name, *context);
+    TellTripsApart(*context, &entry.request.name);
     entry.input = ViewOf(input);
     entry.request.dtype = entry.input.dtype;
     entry.request.shape = entry.input.shape;

@@ -59,18 +59,24 @@ TEST(InFlight, Empty_WhenEverythingThatWasAddedIsTaken) {
   EXPECT_TRUE(in_flight.empty());
 }
 
-TEST(InFlight, Find_KnowsTheTicketsOfWhatIsThere) {
+TEST(InFlight, FindAll_KnowsTheTicketsOfWhatIsThere) {
   std::vector<std::string> ended;
   InFlight in_flight;
-  TensorEntry entry = Named("a", &ended);
-  entry.ticket = 7;
+  const auto with_ticket = [&](const std::string& name, std::uint64_t ticket) {
+    TensorEntry entry = Named(name, &ended);
+    entry.ticket = ticket;
+    return in_flight.Add(std::move(entry));
+  };
   in_flight.Add(Named("without a ticket", &ended));
-  const Token a = in_flight.Add(std::move(entry));
-  EXPECT_EQ(in_flight.Find(7), a);
-  EXPECT_EQ(in_flight.NameOf(a), "a");
-  EXPECT_FALSE(in_flight.Find(8).has_value());
+  const Token a = with_ticket("a", 7);
+  const Token b = with_ticket("b", 8);
+  const Token c = with_ticket("c", 7);
+  EXPECT_EQ(in_flight.FindAll(7), (std::vector<Token>{a, c}));
+  EXPECT_EQ(in_flight.FindAll(8), std::vector<Token>{b});
+  EXPECT_EQ(in_flight.RequestOf(a).name, "a");
+  EXPECT_TRUE(in_flight.FindAll(9).empty());
   FinishAll(in_flight.Take({a}), Status::Ok());
-  EXPECT_FALSE(in_flight.Find(7).has_value());
+  EXPECT_EQ(in_flight.FindAll(7), std::vector<Token>{c});
   FinishAll(in_flight.TakeAll(), Status::Ok());
 }
 

@@ -400,6 +400,27 @@ TEST(RuntimeWithdrawal, EndsTheTensorAndTellsThePeers) {
   EXPECT_TRUE(cluster.Works(TestSpec{"x"}));
 }
 
+TEST(RuntimeWithdrawal, OfAStep_EndsAllItsTensorsAndNoOthers) {
+  ClusterOptions options;
+  options.hosts = OneHost(2);
+  options.config.withdrawal_grace = FromSeconds(1000);
+  LocalCluster cluster(options);
+  ASSERT_TRUE(cluster.Started());
+  std::vector<TestTensorPtr> step;
+  for (const char* name : {"a", "b", "c"}) {
+    step.push_back(SubmitWithTicket(cluster.rank(1), name, 1, 2, 7));
+  }
+  const TestTensorPtr other = SubmitWithTicket(cluster.rank(1), "d", 1, 2, 8);
+  cluster.rank(1).Withdraw(7, "no data");
+  for (const TestTensorPtr& tensor : step) {
+    ASSERT_TRUE(tensor->Wait());
+    EXPECT_TRUE(tensor->FailedWith("no data"));
+  }
+  const TestTensorPtr peer = Submit(cluster.rank(0), TestSpec{"d"}, 0, 2);
+  ASSERT_TRUE(other->Wait() && peer->Wait());
+  EXPECT_TRUE(other->Correct());
+}
+
 // Whoever has withdrawn it asks again, so that the other one gets its result in any case.
 TEST(RuntimeWithdrawal, AtAnyMoment_EndsOnceAndNothingHangs) {
   ClusterOptions options;

@@ -11,12 +11,20 @@ namespace horovod_tf {
 namespace {
 
 // Fields that mean nothing to the kind must not make requests differ.
-void Normalize(Request* request) {
-  if (!Info(request->kind).has_root) request->root_rank = 0;
-  if (request->kind == CollectiveKind::kAllreduce) return;
-  request->reduce_op = ReduceOp::kSum;
-  request->prescale = 1.0;
-  request->postscale = 1.0;
+Request Normal(Request request) {
+  if (!Info(request.kind).has_root) request.root_rank = 0;
+  if (request.kind == CollectiveKind::kAllreduce) return request;
+  request.reduce_op = ReduceOp::kSum;
+  request.prescale = 1.0;
+  request.postscale = 1.0;
+  return request;
+}
+
+bool IsNormal(const Request& request) {
+  if (!Info(request.kind).has_root && request.root_rank != 0) return false;
+  return request.kind == CollectiveKind::kAllreduce ||
+         (request.reduce_op == ReduceOp::kSum && request.prescale == 1.0 &&
+          request.postscale == 1.0);
 }
 
 }  // namespace
@@ -27,7 +35,7 @@ class Negotiator::Impl {
     HVD_CHECK(0 <= rank && rank < size, "a rank of the process set");
   }
 
-  void Submit(Request request, Token token);
+  void Submit(const Request& request, Token token);
   bool Withdraw(const std::string& name, std::string reason);
   void RequestShutdown(std::string reason);
   bool TakeAnnounce(Announce* announce);
@@ -57,8 +65,8 @@ class Negotiator::Impl {
   std::uint64_t applied_ = 0;
 };
 
-void Negotiator::Impl::Submit(Request request, Token token) {
-  Normalize(&request);
+void Negotiator::Impl::Submit(const Request& request, Token token) {
+  if (!IsNormal(request)) return Submit(Normal(request), token);
   ReplicaEntry& entry = table_.At(request.name);
   HVD_CHECK(entry.state == FlightState::kNone, "one submission of a name at a time");
   entry.token = token;
@@ -68,7 +76,7 @@ void Negotiator::Impl::Submit(Request request, Token token) {
   } else {
     entry.state = FlightState::kQueuedInFull;
     entry.in_full = std::make_unique<const Request>(request);
-    next_.requests.push_back(std::move(request));
+    next_.requests.push_back(request);
   }
 }
 
@@ -257,7 +265,7 @@ Status Negotiator::Impl::Apply(const ShutdownRecord& record, std::vector<Respons
 Negotiator::Negotiator(int rank, int size) : impl_(std::make_unique<Impl>(rank, size)) {}
 Negotiator::~Negotiator() = default;
 
-void Negotiator::Submit(Request request, Token token) { impl_->Submit(std::move(request), token); }
+void Negotiator::Submit(const Request& request, Token token) { impl_->Submit(request, token); }
 bool Negotiator::Withdraw(const std::string& name, std::string reason) {
   return impl_->Withdraw(name, std::move(reason));
 }

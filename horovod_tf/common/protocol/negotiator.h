@@ -36,7 +36,7 @@ class Negotiator {
 
   // REQUIRES: ValidateRequest(request, size).ok(), and no submission of this name is in flight
   // here.
-  void Submit(Request request, Token token);
+  void Submit(const Request& request, Token token);
   // Takes a submission back. True: it has not been announced, the log will say nothing of it, and
   // the caller finishes it. False: the log says what becomes of it, an error if the others have not
   // asked for it too. Harmless when repeated. REQUIRES: a submission of this name is in flight

@@ -1,6 +1,5 @@
 #include "horovod_tf/common/runtime/control_loop.h"
 
-#include <optional>
 #include <utility>
 #include <variant>
 
@@ -37,7 +36,7 @@ Status ControlLoop::Turn(bool* worked) {
   std::vector<TensorEntry> entries = with_.queue.TakeNew(&withdrawn);
   *worked = !entries.empty() || !withdrawn.empty();
   Submit(std::move(entries));
-  Withdraw(std::move(withdrawn));
+  Withdraw(withdrawn);
   HVD_RETURN_IF_ERROR(TakeMessages(worked));
   if (stopped()) return Status::Ok();
   const Status sent = AnnounceNew(worked);
@@ -66,20 +65,19 @@ void ControlLoop::RequestShutdown(std::string reason) {
 
 void ControlLoop::Submit(std::vector<TensorEntry> entries) {
   for (TensorEntry& entry : entries) {
-    Request request = entry.request;
-    negotiator_.Submit(std::move(request), in_flight_.Add(std::move(entry)));
+    const Token token = in_flight_.Add(std::move(entry));
+    negotiator_.Submit(in_flight_.RequestOf(token), token);
   }
 }
 
 // A tensor that is not in flight any more has been answered, or its operation runs: all ranks take
 // part in it, so it ends.
-void ControlLoop::Withdraw(std::vector<TicketWithdrawal> withdrawn) {
-  for (TicketWithdrawal& withdrawal : withdrawn) {
-    const std::optional<Token> token = in_flight_.Find(withdrawal.ticket);
-    if (!token.has_value()) continue;
-    const Status status = WithdrawnStatus(withdrawal.reason);
-    if (negotiator_.Withdraw(in_flight_.NameOf(*token), std::move(withdrawal.reason))) {
-      FinishAll(in_flight_.Take({*token}), status);
+void ControlLoop::Withdraw(const std::vector<TicketWithdrawal>& withdrawn) {
+  for (const TicketWithdrawal& withdrawal : withdrawn) {
+    for (const Token token : in_flight_.FindAll(withdrawal.ticket)) {
+      if (negotiator_.Withdraw(in_flight_.RequestOf(token).name, withdrawal.reason)) {
+        FinishAll(in_flight_.Take({token}), WithdrawnStatus(withdrawal.reason));
+      }
     }
   }
 }

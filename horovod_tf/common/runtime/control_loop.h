@@ -58,7 +58,7 @@ class ControlLoop {
  private:
   bool stopped() const { return !shutdown_.ok(); }
   void Submit(std::vector<TensorEntry> entries);
-  void Withdraw(std::vector<TicketWithdrawal> withdrawn);
+  void Withdraw(const std::vector<TicketWithdrawal>& withdrawn);
   Status TakeMessages(bool* worked);
   Status AnnounceNew(bool* worked);
   Status Decide(bool* worked);

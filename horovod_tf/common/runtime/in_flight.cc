@@ -36,11 +36,12 @@ std::vector<TensorEntry> InFlight::Take(const std::vector<Token>& tokens) {
   return entries;
 }
 
-std::optional<Token> InFlight::Find(std::uint64_t ticket) const {
+std::vector<Token> InFlight::FindAll(std::uint64_t ticket) const {
+  std::vector<Token> tokens;
   for (Token token = 0; token < slots_.size(); ++token) {
-    if (slots_[token].used && slots_[token].entry.ticket == ticket) return token;
+    if (slots_[token].used && slots_[token].entry.ticket == ticket) tokens.push_back(token);
   }
-  return std::nullopt;
+  return tokens;
 }
 
 std::vector<TensorEntry> InFlight::TakeAll() {

@@ -3,7 +3,6 @@
 #define HOROVOD_TF_COMMON_RUNTIME_IN_FLIGHT_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +26,9 @@ class InFlight {
   std::vector<TensorEntry> Take(const std::vector<Token>& tokens);
   std::vector<TensorEntry> TakeAll();
   // Looks at all of them, since tensors are rarely withdrawn. `ticket` is not 0.
-  std::optional<Token> Find(std::uint64_t ticket) const;
-  const std::string& NameOf(Token token) const { return slots_[token].entry.request.name; }
+  std::vector<Token> FindAll(std::uint64_t ticket) const;
+  // Valid until the next Add or Take.
+  const Request& RequestOf(Token token) const { return slots_[token].entry.request; }
   bool empty() const { return free_.size() == slots_.size(); }
 
  private:

@@ -52,11 +52,11 @@ class Runtime {
   // thread.
   void Enqueue(std::vector<TensorEntry> group);
 
-  // The tensor with this ticket is not wanted any more (its step was cancelled). It ends soon: with
-  // Cancelled, unless all ranks have asked for it by now; then with its result. Peers that wait for
-  // it get an error that names this rank and `reason`, if it does not ask for the tensor again
-  // within the configured time. Returns at once; calls back no completion. Harmless when repeated
-  // and when the tensor has ended, but not before it was enqueued.
+  // The tensors with this ticket are not wanted any more (their step was cancelled). They end soon:
+  // with Cancelled, unless all ranks have asked for one by now; then with its result. Peers that
+  // wait for one get an error that names this rank and `reason`, if it does not ask for the tensor
+  // again within the configured time. Returns at once; calls back no completion. Harmless when
+  // repeated and for tensors that have ended; without effect on those not enqueued yet.
   void Withdraw(std::uint64_t ticket, std::string_view reason);
 
   // Asks all ranks to stop, waits until this one has stopped (or for the configured time, then

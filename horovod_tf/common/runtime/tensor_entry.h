@@ -12,7 +12,7 @@
 namespace horovod_tf {
 
 struct TensorEntry {
-  // What it can be withdrawn by, never used twice in a process; 0: it cannot be.
+  // What it can be withdrawn by, alone or together with others; 0: it cannot be.
   std::uint64_t ticket = 0;
   Request request;  // type and shape are the input's
   TensorView input;
