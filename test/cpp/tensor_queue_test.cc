@@ -163,6 +163,33 @@ TEST(TensorQueue, FinishedAndAddedAgain_IsAccepted) {
   }
 }
 
+TEST(TensorQueue, ManyNamesThatComeOnce_LeaveThoseInFlightAlone) {
+  TensorQueue queue(kWorldSize);
+  TestEntry stays("stays", 1);
+  ASSERT_TRUE(queue.Add(Group(stays.Make()), nullptr).ok());
+  std::vector<TensorEntry> staying = queue.TakeNew();
+  for (int i = 0; i < 20000; ++i) {
+    TestEntry once("once/" + std::to_string(i), 1);
+    ASSERT_TRUE(queue.Add(Group(once.Make()), nullptr).ok()) << i;
+    queue.TakeNew()[0].done.Finish(Status::Ok());
+  }
+  TestEntry again("stays", 1), after("stays", 1);
+  EXPECT_FALSE(queue.Add(Group(again.Make()), nullptr).ok());
+  EXPECT_EQ(queue.in_flight(), 1U);
+  staying[0].done.Finish(Status::Ok());
+  EXPECT_TRUE(queue.Add(Group(after.Make()), nullptr).ok());
+}
+
+TEST(TensorQueue, CompletionsThatOutliveTheQueue_EndAsAlways) {
+  auto queue = std::make_unique<TensorQueue>(kWorldSize);
+  TestEntry a("a", 1), b("b", 1);
+  ASSERT_TRUE(queue->Add(Group(a.Make(), b.Make()), nullptr).ok());
+  std::vector<TensorEntry> taken = queue->TakeNew();
+  queue.reset();
+  for (TensorEntry& entry : taken) entry.done.Finish(Status::Ok());
+  for (TestEntry* entry : {&a, &b}) EXPECT_EQ(entry->outcome->calls(), 1);
+}
+
 TEST(TensorQueue, CallbackAddsTheSameNameAgain_IsAccepted) {
   TensorQueue queue(kWorldSize);
   TestEntry first("a", 1), second("a", 1);

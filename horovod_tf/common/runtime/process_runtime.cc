@@ -1,7 +1,6 @@
 #include "horovod_tf/common/runtime/process_runtime.h"
 
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/mutex.h"
+#include "horovod_tf/common/base/process_id.h"
 #include "horovod_tf/common/runtime/assemble.h"
 #include "horovod_tf/common/runtime/guest.h"
 #include "horovod_tf/common/runtime/in_flight.h"
@@ -22,7 +22,7 @@ namespace {
 struct Job {
   std::unique_ptr<Runtime> runtime;
   bool mpi_threads_supported = false;
-  const pid_t process = getpid();
+  const pid_t process = ProcessId();
 };
 
 // The process's job. Callers copy the pointer under the lock and use it without: no call out, and
@@ -47,7 +47,7 @@ class ProcessRuntime {
       }
       changing_ = true;
       given_up_.reset();
-      started_in_.store(getpid(), std::memory_order_release);
+      started_in_.store(ProcessId(), std::memory_order_release);
     }
     std::shared_ptr<Job> old = Withdraw();
     // What became of the last job has been told to its tensors.
@@ -99,7 +99,7 @@ class ProcessRuntime {
   Status Forked() const {
     const pid_t started_in = started_in_.load(std::memory_order_acquire);
     if (started_in == 0) return Status::Ok();
-    const pid_t self = getpid();
+    const pid_t self = ProcessId();
     if (started_in == self) return Status::Ok();
     return Status::FailedPrecondition(
         "Horovod cannot be used here: process " + std::to_string(self) +
@@ -190,7 +190,7 @@ class ProcessRuntime {
     }
     for (std::unique_ptr<Job>& job : left) {
       // In a forked child it would wait for threads that are not there: let go of on purpose.
-      if (job->process != getpid()) (void)job.release();
+      if (job->process != ProcessId()) (void)job.release();
     }
   }
 

@@ -1,8 +1,9 @@
 #include "horovod_tf/common/runtime/tensor_queue.h"
 
+#include <iterator>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "horovod_tf/common/base/check.h"
@@ -10,19 +11,57 @@
 
 namespace horovod_tf {
 
+// The names in flight. Those that were are kept for a while: the next step has the same ones, and
+// then nothing is allocated. Thread rule: one thread at a time.
+class TensorQueue::Names {
+ public:
+  using Name = std::pair<const std::string, bool>;  // and whether it is in flight
+
+  // Null: it is in flight. The name does not move while it is.
+  Name* Launch(const std::string& name) {
+    if (known_.size() > kMostIdle + 2 * in_flight_) ForgetIdle();
+    const auto found = known_.try_emplace(name, false).first;
+    if (std::exchange(found->second, true)) return nullptr;
+    ++in_flight_;
+    return &*found;
+  }
+  void Land(Name* name) {
+    name->second = false;
+    --in_flight_;
+  }
+  std::size_t in_flight() const { return in_flight_; }
+
+ private:
+  static constexpr std::size_t kMostIdle = 4096;
+
+  void ForgetIdle() {
+    for (auto name = known_.begin(); name != known_.end();) {
+      name = name->second ? std::next(name) : known_.erase(name);
+    }
+  }
+
+  std::unordered_map<std::string, bool> known_;
+  std::size_t in_flight_ = 0;
+};
+
 // Thread rule: any thread.
 struct TensorQueue::State {
   mutable Mutex mutex;
   std::vector<TensorEntry> added HVD_GUARDED_BY(mutex);
   std::vector<TicketWithdrawal> withdrawn HVD_GUARDED_BY(mutex);
-  std::unordered_set<std::string> names HVD_GUARDED_BY(mutex);  // in flight
-  Status closed HVD_GUARDED_BY(mutex);                          // not OK: why Add refuses
+  Names names HVD_GUARDED_BY(mutex);
+  Status closed HVD_GUARDED_BY(mutex);  // not OK: why Add refuses
+  // This, while names are in flight: their completions may outlive the queue.
+  std::shared_ptr<State> self HVD_GUARDED_BY(mutex);
 
   // Whether the background thread has nothing to look at.
   bool Idle() const HVD_REQUIRES(mutex) { return added.empty() && withdrawn.empty(); }
-  void Forget(const std::string& name) HVD_EXCLUDES(mutex) {
+
+  void Land(Names::Name* name) HVD_EXCLUDES(mutex) {
+    std::shared_ptr<State> last;  // goes after the lock
     MutexLock lock(mutex);
-    names.erase(name);
+    names.Land(name);
+    if (names.in_flight() == 0) last = std::move(self);
   }
 };
 
@@ -79,7 +118,7 @@ Status DuplicateName(const std::string& name) {
 TensorQueue::TensorQueue(int world_size)
     : state_(std::make_shared<State>()), world_size_(world_size) {}
 
-// By hand: the entries' hooks keep the state alive, which would keep the entries alive.
+// By hand: the entries keep the state alive, which would keep the entries alive.
 TensorQueue::~TensorQueue() { TakeNew().clear(); }
 
 Status TensorQueue::Add(std::vector<TensorEntry> group, bool* was_empty) {
@@ -102,16 +141,22 @@ Status TensorQueue::Insert(std::vector<TensorEntry>* group, bool* was_empty) {
   State& state = *state_;
   MutexLock lock(state.mutex);
   if (!state.closed.ok()) return state.closed;
-  for (std::size_t i = 0; i < group->size(); ++i) {
-    const std::string& name = (*group)[i].request.name;
-    if (state.names.insert(name).second) continue;
-    for (std::size_t k = 0; k < i; ++k) state.names.erase((*group)[k].request.name);
-    return DuplicateName(name);
+  std::vector<Names::Name*> names;
+  names.reserve(group->size());
+  for (const TensorEntry& entry : *group) {
+    names.push_back(state.names.Launch(entry.request.name));
+    if (names.back() != nullptr) continue;
+    names.pop_back();
+    for (Names::Name* const name : names) state.names.Land(name);
+    return DuplicateName(entry.request.name);
   }
-  if (was_empty != nullptr) *was_empty = state.Idle() && !group->empty();
-  for (TensorEntry& entry : *group) {
-    // Only now: an entry that is refused must not forget its namesake that is in flight.
-    entry.done.AddBefore([shared = state_, name = entry.request.name] { shared->Forget(name); });
+  if (group->empty()) return Status::Ok();
+  if (was_empty != nullptr) *was_empty = state.Idle();
+  state.self = state_;
+  for (std::size_t i = 0; i < group->size(); ++i) {
+    TensorEntry& entry = (*group)[i];
+    // Two pointers: what a std::function holds without memory of its own.
+    entry.done.AddBefore([at = &state, name = names[i]] { at->Land(name); });
     state.added.push_back(std::move(entry));
   }
   return Status::Ok();
@@ -142,7 +187,7 @@ std::vector<TensorEntry> TensorQueue::Close(const Status& reason) {
 
 std::size_t TensorQueue::in_flight() const {
   MutexLock lock(state_->mutex);
-  return state_->names.size();
+  return state_->names.in_flight();
 }
 
 }  // namespace horovod_tf

@@ -13,7 +13,7 @@
 
 namespace horovod_tf {
 
-// Somebody does not want the tensor any more that was submitted with this ticket.
+// Somebody does not want the tensors any more that were submitted with this ticket.
 struct TicketWithdrawal {
   std::uint64_t ticket = 0;
   std::string reason;
@@ -50,7 +50,8 @@ class TensorQueue {
   std::size_t in_flight() const;
 
  private:
-  struct State;  // shared with the completions, which may outlive the queue
+  class Names;
+  struct State;  // used by the completions too, which may outlive the queue
 
   // All or nothing; what was refused is left in `group`.
   Status Insert(std::vector<TensorEntry>* group, bool* was_empty);
