@@ -5,7 +5,7 @@ CXX_FILES := $(sort $(wildcard $(foreach folder,horovod_tf/common $(CORE_FOLDERS
 LINT := build/lint
 TIDY_STAMPS := $(CORE_SOURCES:%.cc=$(LINT)/%.tidy)
 SAFETY_STAMPS := $(patsubst %.cc,$(LINT)/%.safety,$(CORE_SOURCES) $(TEST_SOURCES) $(BENCH_SOURCES) $(BENCH_SUPPORT))
-PYTHON_FILES := horovod_tf build_support examples setup.py test tools/with_deadline
+PYTHON_FILES := horovod_tf benchmarks build_support examples setup.py test tools/with_deadline
 LINT_JOBS ?= 2
 LINT_FLAGS := $(LANGUAGE) $(WARNINGS_1) -Wthread-safety $(CORE_INCLUDES)
 

@@ -1,0 +1,147 @@
+"""What a job costs beside its work: processor time while it does nothing or waits, and memory.
+
+    mpirun -np 2 python benchmarks/idle.py [MODULE] [--seconds 2] [--late 2] [--memory-cases 1000x1KiB,resnet50]
+
+JSON lines, each the worst rank's:
+`kind: idle`     `core`: processor seconds for each second of a process that is initialised and has nothing to do
+`kind: waiting`  `core`: the same of ranks inside `session.run` whose last peer comes `late` seconds later
+`kind: memory`   `anonymous_mib`, `shared_mib`: how much more of it is resident after `stage` than before: `init`, and
+                 allreduces of each case. Before a case TensorFlow has already copied the same tensors once, so that
+                 what grows is not its own. What MPI takes is in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import time
+from typing import Any, NamedTuple
+
+from cases import Case, parse_case, words
+from world import WARM_UP, World, tf, v1
+
+
+class Memory(NamedTuple):
+    """MiB that are resident: the process's own, and shared memory (not files)."""
+
+    anonymous: float
+    shared: float
+
+    def since(self, before: Memory) -> Memory:
+        """What has been added."""
+        return Memory(self.anonymous - before.anonymous, self.shared - before.shared)
+
+
+def resident(status: str) -> Memory:
+    """From the text of /proc/self/status, which counts in KiB."""
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    own, shared = (int(fields[name].split()[0]) / 1024 for name in ("RssAnon", "RssShmem"))
+    return Memory(own, shared)
+
+
+def memory_now() -> Memory:
+    """Of this process, after free memory of the allocator has gone back to the system: it belongs to nobody."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    with open("/proc/self/status") as status:
+        return resident(status.read())
+
+
+def copy_and_allreduce(world: World, case: Case) -> tuple[Any, Any]:
+    """Two steps of the default graph: copies of its variables, and allreduces of them."""
+    variables = [
+        v1.get_variable(f"v{i}", shape, initializer=v1.ones_initializer(), use_resource=True)
+        for i, shape in enumerate(case.shapes)
+    ]
+    values = [variable.read_value() for variable in variables]
+    copies = [value * 2.0 for value in values]
+    # All copies are alive at once, as all results are.
+    with tf.control_dependencies([tf.group(*copies)]):
+        held = [copy[tuple([0] * len(shape))] for copy, shape in zip(copies, case.shapes)]
+    return tf.group(*held), tf.group(*[world.allreduce(value).op for value in values])
+
+
+def measure_memory(world: World, case: Case) -> None:
+    """What allreduces of a case add."""
+    with tf.Graph().as_default(), world.session() as session:
+        copy, reduce = copy_and_allreduce(world, case)
+        session.run(v1.global_variables_initializer())
+        for _ in range(WARM_UP):
+            session.run(copy)
+        before = memory_now()
+        for _ in range(WARM_UP):
+            session.run(reduce)
+        grown = memory_now().since(before)
+    say_memory(world, case.name, len(case.shapes), case.bytes, grown)
+
+
+def say_memory(world: World, stage: str, count: int, size: int, grown: Memory) -> None:
+    """The line of one stage."""
+    anonymous, shared = (round(world.largest(part), 2) for part in grown)
+    world.say(
+        benchmark="idle",
+        kind="memory",
+        stage=stage,
+        count=count,
+        bytes=size,
+        anonymous_mib=anonymous,
+        shared_mib=shared,
+    )
+
+
+def measure_idle(world: World, seconds: float) -> None:
+    """Sleeps, and says what that cost."""
+    world.comm.Barrier()
+    begin = time.process_time(), time.perf_counter()
+    time.sleep(seconds)
+    core = (time.process_time() - begin[0]) / (time.perf_counter() - begin[1])
+    world.say(benchmark="idle", kind="idle", seconds=seconds, core=round(world.largest(core), 5))
+
+
+def measure_waiting(world: World, late: float) -> None:
+    """The last rank comes late; what do the others spend meanwhile?"""
+    if world.size == 1:
+        return
+    with tf.Graph().as_default(), world.session() as session:
+        run = session.make_callable(world.allreduce(tf.ones([256])).op)
+        for _ in range(WARM_UP):
+            run()
+        world.comm.Barrier()
+        if world.rank == world.size - 1:
+            time.sleep(late)
+        begin = time.process_time(), time.perf_counter()
+        run()
+        core = (time.process_time() - begin[0]) / (time.perf_counter() - begin[1])
+    # The one that is late does not wait.
+    waiting = core if world.rank != world.size - 1 else 0.0
+    world.say(benchmark="idle", kind="waiting", late=late, core=round(world.largest(waiting), 5))
+
+
+def main() -> None:
+    """Memory first: it is what a process has before anything else has been done."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("module", nargs="?", default="horovod_tf.tensorflow")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of doing nothing (default: %(default)s)")
+    parser.add_argument("--late", type=float, default=2.0, help="seconds (default: %(default)s)")
+    parser.add_argument("--memory-cases", default="1000x1KiB,resnet50", help="default: %(default)s")
+    parser.add_argument("--threads", type=int, default=1, help="inside one operation (default: %(default)s)")
+    arguments = parser.parse_args()
+    try:
+        cases = [parse_case(name, "float32") for name in words(arguments.memory_cases)]
+    except ValueError as error:
+        parser.error(str(error))
+
+    importlib.import_module(arguments.module)  # code is not what init() adds
+    before = memory_now()
+    world = World(arguments.module, arguments.threads)
+    say_memory(world, "init", 0, 0, memory_now().since(before))
+    for case in cases:
+        measure_memory(world, case)
+    measure_idle(world, arguments.seconds)
+    measure_waiting(world, arguments.late)
+
+
+if __name__ == "__main__":
+    main()
