@@ -47,8 +47,9 @@ class Step:
             assign = [variable.assign(feed).op for variable, feed in zip(variables, self.feeds)]
             self.assign = tf.group(*assign)
             self.results = [self._collective(variable.read_value()) for variable in variables]
-            step = tf.group(*[result.op for result in self.results])
-            read = tf.group(*[variable.read_value() for variable in variables])
+            # Fetched one by one: of what only a group depends on, TensorFlow leaves out what it takes for pure.
+            step = [result.op for result in self.results]
+            read = [variable.read_value().op for variable in variables]
             self.session = world.session()
             self.session.run(v1.global_variables_initializer())
             graph.finalize()

@@ -49,7 +49,7 @@ def memory_now() -> Memory:
         return resident(status.read())
 
 
-def copy_and_allreduce(world: World, case: Case) -> tuple[Any, Any]:
+def copy_and_allreduce(world: World, case: Case) -> tuple[list[Any], list[Any]]:
     """Two steps of the default graph: copies of its variables, and allreduces of them."""
     variables = [
         v1.get_variable(f"v{i}", shape, initializer=v1.ones_initializer(), use_resource=True)
@@ -60,7 +60,8 @@ def copy_and_allreduce(world: World, case: Case) -> tuple[Any, Any]:
     # All copies are alive at once, as all results are.
     with tf.control_dependencies([tf.group(*copies)]):
         held = [copy[tuple([0] * len(shape))] for copy, shape in zip(copies, case.shapes)]
-    return tf.group(*held), tf.group(*[world.allreduce(value).op for value in values])
+    # Fetched one by one: of what only a group depends on, TensorFlow leaves out what it takes for pure.
+    return [one.op for one in held], [world.allreduce(value).op for value in values]
 
 
 def measure_memory(world: World, case: Case) -> None:
@@ -105,7 +106,9 @@ def measure_waiting(world: World, late: float) -> None:
     if world.size == 1:
         return
     with tf.Graph().as_default(), world.session() as session:
-        run = session.make_callable(world.allreduce(tf.ones([256])).op)
+        value = v1.get_variable("v", [256], initializer=v1.ones_initializer(), use_resource=True)
+        run = session.make_callable(world.allreduce(value.read_value()).op)
+        session.run(v1.global_variables_initializer())
         for _ in range(WARM_UP):
             run()
         world.comm.Barrier()
