@@ -15,6 +15,8 @@
 #   TEST_LIMIT=300                             seconds a test program may take
 #   GTEST_FLAGS=--gtest_filter=...             for the native tests
 #   PYTEST_FLAGS='-k name'                     for the Python tests
+#   PEER_PYTHON=/path/to/venv/bin/python       `make bench` measures that environment's horovod too
+#   BENCH_FLAGS=--quick                        options of benchmarks/table.py
 
 VARIANT ?= release
 STRICT ?= 0
@@ -59,7 +61,7 @@ help:
 	@echo 'make environment      the environment in VENV'
 	@echo 'make format           reformat C++ and Python'
 	@echo 'make docs             regenerate docs/environment.md'
-	@echo 'make bench            benchmarks of the core'
+	@echo 'make bench            benchmarks of the core (alone: make bench-native), then a table of ratios'
 	@echo 'make bench-control-plane-callgrind   instructions of the control plane per tensor'
 	@echo 'make clean            remove build/ and the built libraries (environments stay)'
 	@echo

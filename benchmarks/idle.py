@@ -13,40 +13,13 @@ JSON lines, each the worst rank's:
 from __future__ import annotations
 
 import argparse
-import ctypes
 import importlib
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from cases import Case, parse_case, words
+from memory import Memory, memory_now
 from world import WARM_UP, World, tf, v1
-
-
-class Memory(NamedTuple):
-    """MiB that are resident: the process's own, and shared memory (not files)."""
-
-    anonymous: float
-    shared: float
-
-    def since(self, before: Memory) -> Memory:
-        """What has been added."""
-        return Memory(self.anonymous - before.anonymous, self.shared - before.shared)
-
-
-def resident(status: str) -> Memory:
-    """From the text of /proc/self/status, which counts in KiB."""
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    own, shared = (int(fields[name].split()[0]) / 1024 for name in ("RssAnon", "RssShmem"))
-    return Memory(own, shared)
-
-
-def memory_now() -> Memory:
-    """Of this process, after free memory of the allocator has gone back to the system: it belongs to nobody."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-    with open("/proc/self/status") as status:
-        return resident(status.read())
 
 
 def copy_and_allreduce(world: World, case: Case) -> tuple[list[Any], list[Any]]:
