@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cases import Case, elements_of, parse_cases
-from figures import algorithm_bandwidth, bus_bandwidth
+from figures import algorithm_bandwidth, bus_bandwidth, digits
 from values import expected, fractions, roundings, whole
 from world import World, tf, v1
 
@@ -115,8 +115,8 @@ def say(world: World, kind: str, case: Case, seconds: float, **what: Any) -> Non
         bytes=case.bytes,
         count=len(case.shapes),
         time_us=round(seconds * 1e6, 2),
-        algbw=round(algorithm_bandwidth(kind, case.bytes, world.size, seconds), 4),
-        busbw=round(bus_bandwidth(kind, case.bytes, world.size, seconds), 4),
+        algbw=digits(algorithm_bandwidth(kind, case.bytes, world.size, seconds)),
+        busbw=digits(bus_bandwidth(kind, case.bytes, world.size, seconds)),
         **what,
     )
 

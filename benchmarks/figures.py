@@ -16,6 +16,11 @@ def calls_for(seconds: float, repetitions: int, once: float, most: int = 2000) -
     return max(1, min(most, int(seconds / repetitions / max(once, 1e-9))))
 
 
+def digits(value: float, count: int = 4) -> float:
+    """The value with so many digits that count: small bandwidths must not become zero."""
+    return float(f"{value:.{count}g}")
+
+
 def algorithm_bandwidth(kind: str, size: int, ranks: int, seconds: float) -> float:
     """GB/s: bytes of the result by the time. `size` is one rank's input; an allgather's result has all inputs."""
     return size * (ranks if kind == "allgather" else 1) / seconds * 1e-9

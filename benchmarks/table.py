@@ -205,8 +205,8 @@ def report(outcomes: Sequence[Outcome], wanted: Sequence[str], ranks: Sequence[i
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def write_into(document: Path, text: str) -> None:
-    """Puts the results between the document's two marks.
+def around_results(document: Path) -> tuple[str, str]:
+    """What stands before and after the place for the results, its two marks included.
 
     Raises:
         ValueError: it has none.
@@ -215,7 +215,13 @@ def write_into(document: Path, text: str) -> None:
     _, end, after = rest.partition(END_MARK)
     if not (begin and end):
         raise ValueError(f"{document} has no place for the results")
-    document.write_text(f"{before}{begin}{text}{end}{after}")
+    return before + begin, end + after
+
+
+def write_into(document: Path, text: str) -> None:
+    """Puts the results between the document's two marks; ValueError if it has none."""
+    before, after = around_results(document)
+    document.write_text(f"{before}{text}{after}")
 
 
 def beside(python: str, given: str | None) -> str:
@@ -246,8 +252,12 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--peer-mpirun", help="default: beside the peer's interpreter")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="the first for all but P4 (default: 2 4)")
     parser.add_argument("--targets", default=",".join(ALL), help="default: %(default)s")
-    parser.add_argument("--rounds", type=int, help="default: 3 with a peer, 1 without")
-    parser.add_argument("--quick", action="store_true", help="one round, short measurements, fewer sizes")
+    parser.add_argument("--rounds", type=int, help="default: 3 with a peer, else 1")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="short measurements, fewer sizes, and one round if --rounds does not say more",
+    )
     parser.add_argument("--limit", type=float, help="seconds for all jobs (default: 1800 with a peer, 285 without)")
     parser.add_argument("--job-limit", type=float, default=150.0, help="seconds for one job (default: %(default)s)")
     parser.add_argument("--native", type=Path, default=ROOT / "build/release", help="where shm_backend is")
@@ -260,8 +270,13 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     if min(arguments.ranks) < 1 or (arguments.rounds is not None and arguments.rounds < 1):
         parser.error("ranks and rounds are 1 or more")
     peer = arguments.peer_python is not None
-    if arguments.rounds is None or arguments.quick:
+    if arguments.rounds is None:
         arguments.rounds = 3 if peer and not arguments.quick else 1
+    if arguments.document:
+        try:  # now, and not after half an hour
+            around_results(arguments.document)
+        except (OSError, ValueError) as error:
+            parser.error(str(error))
     arguments.limit = arguments.limit or (1800.0 if peer else 285.0)
     return arguments
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import Case, elements_of, parse_cases
-from figures import algorithm_bandwidth, bus_bandwidth, median_of_slowest
+from figures import algorithm_bandwidth, bus_bandwidth, digits, median_of_slowest
 
 REPETITIONS = 5
 WARM_UP = 3
@@ -154,8 +154,8 @@ def say(case: Case, parts: list[dict[str, Any]], arguments: argparse.Namespace) 
         "bytes": case.bytes,
         "count": len(case.shapes),
         "time_us": round(seconds * 1e6, 2),
-        "algbw": round(algorithm_bandwidth("allreduce", case.bytes, arguments.ranks, seconds), 4),
-        "busbw": round(bus_bandwidth("allreduce", case.bytes, arguments.ranks, seconds), 4),
+        "algbw": digits(algorithm_bandwidth("allreduce", case.bytes, arguments.ranks, seconds)),
+        "busbw": digits(bus_bandwidth("allreduce", case.bytes, arguments.ranks, seconds)),
         "wrong": sum(part["wrong"] for part in parts),
     }
     print(json.dumps(line), flush=True)

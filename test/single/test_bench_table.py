@@ -63,6 +63,11 @@ def test_bandwidths(kind: str, ranks: int, algorithm: float, bus: float) -> None
     assert figures.bus_bandwidth(kind, 10**9, ranks, 1.0) == pytest.approx(bus)
 
 
+def test_small_bandwidths_do_not_become_zero() -> None:
+    assert figures.digits(0.0000123456) == 0.00001235
+    assert figures.digits(12345.6) == 12350
+
+
 def test_sizes_and_cases_by_name() -> None:
     assert [cases.parse_size(text) for text in ("4", "1KiB", "64MiB")] == [4, 1024, 64 << 20]
     assert [cases.size_text(size) for size in (4, 1000, 1024, 64 << 20)] == ["4", "1000", "1KiB", "64MiB"]
@@ -211,10 +216,12 @@ def test_jobs_run_in_turn_each_once_and_only_those_that_are_wanted() -> None:
     assert everything.limit < 300
 
 
-@pytest.mark.parametrize("words", [["--targets", "P9"], ["--rounds", "0"], ["--ranks", "0"]])
-def test_options_that_make_no_sense_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", ["--targets P9", "--rounds 0", "--ranks 0", "--document README.md", "--document none"]
+)
+def test_options_that_make_no_sense_are_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        table.parse_arguments(words)
+        table.parse_arguments(words.split())
     assert ": error: " in capsys.readouterr().err
 
 
