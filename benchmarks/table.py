@@ -15,6 +15,7 @@ import datetime
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -156,9 +157,11 @@ def run_all(jobs: Iterable[Job], runner: Runner) -> list[Outcome]:
     outcomes = []
     for job in jobs:
         print(f"== {job.title}", end=" ", flush=True)
+        begin = time.monotonic()
         outcome = runner.run(job)
         outcomes.append(outcome)
-        print("FAILED" if outcome.failed else f"{len(outcome.lines)} measurements", flush=True)
+        result = "FAILED" if outcome.failed else f"{len(outcome.lines)} measurements"
+        print(f"{result} in {time.monotonic() - begin:.0f} s", flush=True)
     return outcomes
 
 
