@@ -26,7 +26,8 @@ CHECK_BOUNDARY = foreign=$$(awk -f tools/check_includes.awk -v own='$(OWN_HEADER
     rm -f $@; echo "$<: the core must not include $$foreign: only the standard library, POSIX and itself" \
     '(docs/architecture.md, layers)' >&2; exit 1; }
 
-LANGUAGE := -std=c++17 -Wall -Wextra
+# -ffp-contract=off: the same bits on every machine (collectives/reduce_kernels.inc).
+LANGUAGE := -std=c++17 -ffp-contract=off -Wall -Wextra
 WARNINGS_1 := -Wconversion -Wshadow -Werror
 FLAGS_release := -O3
 # Two sanitizers in one build: neither hides what the other finds, and compiling is most of what they cost.

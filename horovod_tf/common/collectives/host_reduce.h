@@ -32,7 +32,8 @@ struct Reduction {
   int divisor = 1;         // of kAverage: the number of ranks that took part, >= 1
 };
 
-// Reductions are bound by memory, where vectors wider than AVX2's gain nothing worth a third set.
+// Reductions are bound by memory, where vectors wider than AVX2's gain nothing worth a third set:
+// docs/shared_memory.md, what was tried.
 enum class InstructionSet { kScalar, kAvx2 };
 std::string_view InstructionSetName(InstructionSet set);
 // What this CPU and build can do, best last; always has kScalar (the portable one).

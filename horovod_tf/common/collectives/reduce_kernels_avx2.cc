@@ -13,7 +13,6 @@
 #include <type_traits>
 #include <utility>
 
-// Deliberately without "fma": see reduce_kernels.inc.
 #define HVD_KERNEL_TARGET __attribute__((target("avx2,f16c")))
 
 namespace horovod_tf {
