@@ -68,8 +68,8 @@ class CancellationWatch::Registry {
 
 std::shared_ptr<CancellationWatch> CancellationWatch::Join(CancellationManager* manager) {
   if (manager != nullptr) return Registry::Global().Join(manager);
-  static const auto* const never = new std::shared_ptr<CancellationWatch>(
-      new CancellationWatch(nullptr, /*ticket=*/0));
+  static const auto* const never =
+      new std::shared_ptr<CancellationWatch>(new CancellationWatch(nullptr, /*ticket=*/0));
   return *never;
 }
 

@@ -44,7 +44,8 @@ std::optional<DataType> FromTensorFlow(tensorflow::DataType type) {
 
 TensorShape FromTensorFlow(const tensorflow::TensorShape& shape) {
   TensorShape ours = TensorShape::OfRank(static_cast<std::size_t>(shape.dims()));
-  for (int i = 0; i < shape.dims(); ++i) ours.set_dim(static_cast<std::size_t>(i), shape.dim_size(i));
+  for (int i = 0; i < shape.dims(); ++i)
+    ours.set_dim(static_cast<std::size_t>(i), shape.dim_size(i));
   return ours;
 }
 
@@ -58,7 +59,8 @@ TensorView ViewOf(const tensorflow::Tensor& tensor) {
 
 Status KernelOutput::AllocateOutput(const TensorShape& shape, TensorView* output) {
   tensorflow::TensorShape theirs;
-  absl::Status status = tensorflow::TensorShape::BuildTensorShape({shape.data(), shape.rank()}, &theirs);
+  absl::Status status =
+      tensorflow::TensorShape::BuildTensorShape({shape.data(), shape.rank()}, &theirs);
   tensorflow::Tensor* tensor = nullptr;
   if (status.ok()) status = context_->allocate_output(0, theirs, &tensor);
   if (!status.ok()) {

@@ -18,7 +18,7 @@ LONGEST_DELAY = 0.004  # seconds
 
 
 def gradient(i: int, rank: int) -> np.ndarray[Any, Any]:
-    """Of a size between 1 and about 30,000, with magnitudes so different that every order of adding has its own bits."""
+    """Of 1 to about 30,000 elements, so different in magnitude that every order of adding has its own bits."""
     random = np.random.default_rng(1000 * rank + i)
     size = int(1.23**i) + i
     return (random.standard_normal(size) * 10.0 ** random.integers(-6, 6, size)).astype(np.float32)

@@ -153,10 +153,10 @@ Status TensorQueue::Insert(std::vector<TensorEntry>* group, bool* was_empty) {
   if (group->empty()) return Status::Ok();
   if (was_empty != nullptr) *was_empty = state.Idle();
   state.self = state_;
-  for (std::size_t i = 0; i < group->size(); ++i) {
-    TensorEntry& entry = (*group)[i];
+  auto next_name = names.begin();
+  for (TensorEntry& entry : *group) {
     // Two pointers: what a std::function holds without memory of its own.
-    entry.done.AddBefore([at = &state, name = names[i]] { at->Land(name); });
+    entry.done.AddBefore([at = &state, name = *next_name++] { at->Land(name); });
     state.added.push_back(std::move(entry));
   }
   return Status::Ok();

@@ -43,8 +43,7 @@ class RecordBuffer {
   }
 
   // False, and nothing is changed, if there is no room.
-  bool Put(const TimelineRecord& record, std::string_view name,
-           const TensorShape& shape) {
+  bool Put(const TimelineRecord& record, std::string_view name, const TensorShape& shape) {
     const Header header{record, name.size(), shape.rank()};
     const std::size_t dims_bytes = shape.rank() * sizeof(std::int64_t);
     if (count_ == capacity_ ||
@@ -166,8 +165,8 @@ class Timeline::Impl {
     return StartThreadWithoutSignals(&writer_, [this] { WriterMain(); });
   }
 
-  void Report(TimelineRecord record, std::string_view name,
-              const TensorShape& shape = {}) HVD_EXCLUDES(mutex_);
+  void Report(TimelineRecord record, std::string_view name, const TensorShape& shape = {})
+      HVD_EXCLUDES(mutex_);
   std::uint64_t dropped() const HVD_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     return dropped_;
