@@ -72,6 +72,7 @@ TEST(Config, EveryVariable_IsReadIntoItsField) {
                                 {"HOROVOD_STALL_CHECK_DISABLE", "On"},
                                 {"HOROVOD_STALL_CHECK_TIME_SECONDS", "7"},
                                 {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "8.25"},
+                                {"HOROVOD_THREAD_AFFINITY", "3,0,1"},
                                 {"HOROVOD_LOG_LEVEL", "Debug"},
                                 {"HOROVOD_LOG_HIDE_TIME", "TRUE"},
                                 {"HOROVOD_TF_INIT_TIMEOUT_SECONDS", "9"},
@@ -85,6 +86,7 @@ TEST(Config, EveryVariable_IsReadIntoItsField) {
   EXPECT_TRUE(config.stall_check_disable);
   EXPECT_EQ(config.stall_warning_time, seconds(7));
   EXPECT_EQ(config.stall_shutdown_time, milliseconds(8250));
+  EXPECT_EQ(config.thread_affinity, (std::vector<int>{3, 0, 1}));
   EXPECT_EQ(config.log_level, LogLevel::kDebug);
   EXPECT_TRUE(config.log_hide_time);
   EXPECT_EQ(config.init_timeout, seconds(9));
@@ -99,6 +101,7 @@ TEST(Config, Description_ParsesBackToTheSameConfiguration) {
                                    {"HOROVOD_STALL_CHECK_TIME_SECONDS", "100000"},
                                    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "31536000"},
                                    {"HOROVOD_LOG_LEVEL", "trace"},
+                                   {"HOROVOD_THREAD_AFFINITY", "12,7"},
                                    {"HOROVOD_MPI_THREADS_DISABLE", "7"}};
   const std::string description = DescribeConfig(Parsed(environment));
   EXPECT_TRUE(Has(description, "HOROVOD_TIMELINE=/t.json\n")) << description;
@@ -148,6 +151,7 @@ TEST(Config, ValuesThatAreNotUnderstood_AreErrorsNamingVariableAndValue) {
       {"HOROVOD_STALL_CHECK_DISABLE", {"10"}},
       {"HOROVOD_LOG_HIDE_TIME", {"y"}},
       {"HOROVOD_LOG_LEVEL", {"warn", "2", "verbose"}},
+      {"HOROVOD_THREAD_AFFINITY", {",", "1,", ",1", "1,,2", "-1", "0-3", "1, 2", "65536", "all"}},
   };
   for (const auto& [name, values] : rows) {
     for (const std::string& value : values) {

@@ -54,6 +54,8 @@ std::string NotUnderstood(std::string_view name, std::string_view value,
   return std::string(name) + " is set to " + Quoted(value) + "; understood is " + understood;
 }
 
+constexpr int kLargestProcessor = 65535;
+
 // ---- numbers ------------------------------------------------------------------------------------
 
 // The whole text as a number; nothing for garbage, trailing garbage and overflow. Unlike strtol and
@@ -91,6 +93,31 @@ bool Take(const PathField& field, std::string_view text, Config* config) {
 }
 std::string Write(const PathField& field, const Config& config) { return config.*field.member; }
 std::string Understood(const PathField&) { return "the path of a file"; }
+
+bool Take(const ProcessorsField& field, std::string_view text, Config* config) {
+  std::vector<int> processors;
+  for (bool more = true; more;) {
+    const std::size_t comma = text.find(',');
+    more = comma != std::string_view::npos;
+    const auto value = ParseNumber<int>(text.substr(0, comma));
+    if (!Within(value, 0, kLargestProcessor)) return false;
+    processors.push_back(*value);
+    if (more) text.remove_prefix(comma + 1);
+  }
+  config->*field.member = std::move(processors);
+  return true;
+}
+std::string Write(const ProcessorsField& field, const Config& config) {
+  std::string text;
+  for (const int processor : config.*field.member) {
+    text += (text.empty() ? "" : ",") + std::to_string(processor);
+  }
+  return text;
+}
+std::string Understood(const ProcessorsField&) {
+  return "a number from 0 to " + std::to_string(kLargestProcessor) +
+         ", or several with commas between them";
+}
 
 bool Take(const IntegerField& field, std::string_view text, Config* config) {
   const auto value = ParseNumber<std::int64_t>(text);

@@ -48,6 +48,11 @@ constexpr ConfigVariable kVariables[] = {
      "Ranks of one host pass tensors through shared memory in chunks of this size; a rank has "
      "three of them. Rank 0's counts; many ranks have shorter ones, so that all together take 32 "
      "MiB at most."},
+    {"HOROVOD_THREAD_AFFINITY", ProcessorsField{&Config::thread_affinity}, "", "",
+     "Processors that the background threads are bound to: one number for each rank of a host, in "
+     "the order of local ranks, or one for all of them. Without it the system chooses. Worth "
+     "trying "
+     "where small tensors wait for each other."},
     {"HOROVOD_STALL_CHECK_DISABLE", BoolField{&Config::stall_check_disable}, "false", "",
      "Turns off the warning about, and the end of, tensors that only some ranks submit."},
     {"HOROVOD_STALL_CHECK_TIME_SECONDS",
@@ -119,7 +124,6 @@ Table<IgnoredVariable> IgnoredVariables() {
       {"HOROVOD_DYNAMIC_PROCESS_SETS", "there are no process sets"},
       {"HOROVOD_ELASTIC", "the number of ranks is fixed for the life of a job"},
       {"HOROVOD_ELASTIC_*", "the number of ranks is fixed for the life of a job"},
-      {"HOROVOD_THREAD_AFFINITY", "the background thread sleeps when idle and is not pinned"},
       {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", "there is no Adasum"},
       {"HOROVOD_CCL_*", kNoCcl},
       {"HOROVOD_MLSL_BGT_AFFINITY", kNoCcl},

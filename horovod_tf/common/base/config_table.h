@@ -36,10 +36,15 @@ struct DurationField {
   // meant may come near it, let alone be rounded to it.
   bool zero_is_special = false;
 };
+// Numbers of processors with commas between them.
+struct ProcessorsField {
+  std::vector<int> Config::*member;
+};
 struct LogLevelField {
   LogLevel Config::*member;
 };
-using ConfigField = std::variant<PathField, IntegerField, BoolField, DurationField, LogLevelField>;
+using ConfigField =
+    std::variant<PathField, IntegerField, BoolField, DurationField, ProcessorsField, LogLevelField>;
 
 struct ConfigVariable {
   std::string_view name;

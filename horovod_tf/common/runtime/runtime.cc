@@ -12,6 +12,7 @@
 #include "horovod_tf/common/runtime/guest.h"
 #include "horovod_tf/common/runtime/opening.h"
 #include "horovod_tf/common/runtime/tensor_queue.h"
+#include "horovod_tf/common/runtime/thread_affinity.h"
 #include "horovod_tf/common/runtime/timeline.h"
 
 namespace horovod_tf {
@@ -134,6 +135,8 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
   Status Run() {
     HVD_RETURN_IF_ERROR(Open());
     OpenTimeline();
+    // After the timeline, whose thread has no reason to be where this one is.
+    HVD_RETURN_IF_ERROR(BindThisThread(options_.config, topology_));
     loop_.emplace(LoopSurroundings{options_.config, clock_, logger_, transport_, options_.backends,
                                    queue_, timeline_.get()});
     lifecycle_.FinishStart();
