@@ -17,9 +17,9 @@ constexpr std::string_view kReason =
 
 }  // namespace
 
-// The watches of the steps that have operations in flight: as many as steps run at once. An entry
-// ends with its step's last operation here, before that is done: so its manager is alive, and no
-// other one can have the same address.
+// The watches of the steps that have operations in flight: as many as steps run at once. A watch is
+// entered with its step's first operation here and goes with the last one, before that is done: so
+// its manager is alive, and no other one can have the same address.
 //
 // Lock order: mutex_ before a manager's own, which TensorFlow does not hold while it calls back.
 class CancellationWatch::Registry {
@@ -32,14 +32,12 @@ class CancellationWatch::Registry {
 
   std::shared_ptr<CancellationWatch> Join(CancellationManager* manager) HVD_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    std::shared_ptr<CancellationWatch>& watch = watches_[manager];
-    if (watch == nullptr) watch = Start(manager);
-    if (watch == nullptr) {
-      watches_.erase(manager);
-      return nullptr;
-    }
-    if (watch->cancelled_.load()) return nullptr;
-    ++watch->users_;
+    const auto found = watches_.find(manager);
+    std::shared_ptr<CancellationWatch> watch =
+        found != watches_.end() ? found->second : Start(manager);
+    // A new one may have been called back by now: it is never entered, as nobody would leave it.
+    if (watch == nullptr || watch->cancelled_.load()) return nullptr;
+    if (++watch->users_ == 1) watches_.emplace(manager, watch);
     return watch;
   }
 

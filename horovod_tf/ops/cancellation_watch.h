@@ -19,7 +19,7 @@ namespace horovod_tf {
 // the watch.
 //
 // Thread rule: any thread.
-class CancellationWatch : public std::enable_shared_from_this<CancellationWatch> {
+class CancellationWatch {
  public:
   // The step's watch, known by its manager; null: the step is cancelled already, and nothing must
   // be submitted. `manager` may be null: then the step cannot be cancelled. It lives until done()

@@ -8,7 +8,7 @@
 namespace horovod_tf {
 namespace {
 
-std::atomic<pid_t> g_id{0};  // 0: to be asked for each time
+std::atomic<pid_t> g_id{0};
 
 void NoteChild() { g_id.store(getpid(), std::memory_order_relaxed); }
 

@@ -88,7 +88,7 @@ TensorShape TensorShape::OfRank(std::size_t rank) {
 }
 
 TensorShape::TensorShape(const std::int64_t* dims, std::size_t rank) : TensorShape(OfRank(rank)) {
-  std::copy(dims, dims + rank, data());
+  std::copy(dims, dims + rank, mutable_data());
 }
 
 std::optional<std::int64_t> TensorShape::CheckedElements() const {

@@ -113,7 +113,7 @@ class TensorShape {
 
   std::size_t rank() const { return rank_; }
   std::int64_t dim(std::size_t i) const { return data()[i]; }
-  void set_dim(std::size_t i, std::int64_t value) { data()[i] = value; }
+  void set_dim(std::size_t i, std::int64_t value) { mutable_data()[i] = value; }
   const std::int64_t* data() const { return rank_ <= kInlineRank ? few_.data() : many_.data(); }
   const std::int64_t* begin() const { return data(); }
   const std::int64_t* end() const { return data() + rank_; }
@@ -138,7 +138,7 @@ class TensorShape {
   // allocates and another frees is dear: those of common rank need none.
   static constexpr std::size_t kInlineRank = 4;
 
-  std::int64_t* data() { return rank_ <= kInlineRank ? few_.data() : many_.data(); }
+  std::int64_t* mutable_data() { return rank_ <= kInlineRank ? few_.data() : many_.data(); }
 
   std::size_t rank_ = 0;
   std::array<std::int64_t, kInlineRank> few_{};
