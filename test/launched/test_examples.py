@@ -33,7 +33,8 @@ def output_of(ranks: int, example: str, *arguments: str, **variables: str) -> st
 
 
 def number(pattern: str, text: str) -> float:
-    found = re.search(pattern, text)
+    """What follows `pattern`; right behind it a launcher may put what another rank says."""
+    found = re.search(pattern + r"(\d+(?:\.\d+)?(?:e[-+]\d+)?)", text)
     assert found, text
     return float(found[1])
 
@@ -41,7 +42,7 @@ def number(pattern: str, text: str) -> float:
 def test_digits_in_one_process() -> None:
     done = output_of(1, "digits_graph.py", "--steps", "200")
     assert "weights of all 1 ranks: bitwise equal" in done
-    assert number(r"test accuracy: ([\d.]+)", done) >= 0.95
+    assert number(r"test accuracy: ", done) >= 0.95
     assert "speed-up" not in done
 
 
@@ -52,7 +53,8 @@ def test_digits_on_two_ranks_stop_and_resume(tmp_path: Path) -> None:
     done = output_of(2, "digits_graph.py", *arguments, "--steps", "100", HOROVOD_TIMELINE=str(timeline))
     assert "weights of all 2 ranks: bitwise equal" in done
     assert re.search(r"step +50/100  loss [\d.]+  \d+ images/s", done), done
-    assert number(r"speed-up over one process: ([\d.]+) \(one process: \d+ images/s", done) > 0
+    assert number(r"speed-up over one process: ", done) > 0
+    assert re.search(r"\(one process: \d+ images/s", done), done
     assert "continuing" not in done
     saved = {path.name for path in (tmp_path / "saved").glob("*.index")}
     assert saved == {"model.ckpt-0.index", "model.ckpt-60.index", "model.ckpt-100.index"}
@@ -64,7 +66,7 @@ def test_digits_on_two_ranks_stop_and_resume(tmp_path: Path) -> None:
     assert "step  150/200" in done
     assert "step   50/200" not in done
     assert "one process: 1000 images/s" in done
-    assert number(r"test accuracy: ([\d.]+)", done) >= 0.95
+    assert number(r"test accuracy: ", done) >= 0.95
     # Nothing left to train: it only tests.
     done = output_of(2, "digits_graph.py", *arguments, "--steps", "200", "--baseline", "1e3")
     assert "continuing after step 200" in done
@@ -110,7 +112,7 @@ def test_estimator_on_two_ranks_trains_evaluates_predicts_and_resumes(tmp_path: 
     for begin, end in ((0, 200), (200, 230), (230, 230)):
         done = output_of(2, "digits_estimator.py", *arguments, "--steps", str(end))
         assert f"training from step {begin} to {end}" in done
-        assert number(rf"step {end}: test accuracy: ([\d.]+)", done) >= 0.95
+        assert number(rf"step {end}: test accuracy: ", done) >= 0.95
         assert "first ten predictions: [7, 9, 4, 7, 0, 2, 6, 1, 3, 1]" in done
 
 
@@ -131,4 +133,4 @@ def test_first_script_of_the_readme_learns(ranks: int, tmp_path: Path) -> None:
     job = run(ranks, script)
     assert job.status == 0, job
     for rank in range(ranks):
-        assert number(rf"rank {rank} of {ranks}: loss (\S+)", job.output) < 1e-4
+        assert number(rf"rank {rank} of {ranks}: loss ", job.output) < 1e-4
