@@ -379,11 +379,15 @@ TestTensorPtr SubmitWithTicket(Runtime& runtime, const std::string& name, int ra
   return tensor;
 }
 
-TEST(RuntimeWithdrawal, EndsTheTensorAndTellsThePeers) {
+ClusterOptions OneHostWithGrace(int ranks, double seconds) {
   ClusterOptions options;
-  options.hosts = OneHost(3);
-  options.config.withdrawal_grace = FromSeconds(0.5);
-  LocalCluster cluster(options);
+  options.hosts = OneHost(ranks);
+  options.config.withdrawal_grace = FromSeconds(seconds);
+  return options;
+}
+
+TEST(RuntimeWithdrawal, EndsTheTensorAndTellsThePeers) {
+  LocalCluster cluster(OneHostWithGrace(3, 0.5));
   ASSERT_TRUE(cluster.Started());
   const TestTensorPtr mine = SubmitWithTicket(cluster.rank(1), "x", 1, 3, 7);
   const TestTensorPtr other = Submit(cluster.rank(2), TestSpec{"x"}, 2, 3);
@@ -401,10 +405,7 @@ TEST(RuntimeWithdrawal, EndsTheTensorAndTellsThePeers) {
 }
 
 TEST(RuntimeWithdrawal, OfAStep_EndsAllItsTensorsAndNoOthers) {
-  ClusterOptions options;
-  options.hosts = OneHost(2);
-  options.config.withdrawal_grace = FromSeconds(1000);
-  LocalCluster cluster(options);
+  LocalCluster cluster(OneHostWithGrace(2, 1000));
   ASSERT_TRUE(cluster.Started());
   std::vector<TestTensorPtr> step;
   for (const char* name : {"a", "b", "c"}) {
@@ -423,10 +424,7 @@ TEST(RuntimeWithdrawal, OfAStep_EndsAllItsTensorsAndNoOthers) {
 
 // Whoever has withdrawn it asks again, so that the other one gets its result in any case.
 TEST(RuntimeWithdrawal, AtAnyMoment_EndsOnceAndNothingHangs) {
-  ClusterOptions options;
-  options.hosts = OneHost(2);
-  options.config.withdrawal_grace = FromSeconds(1000);
-  LocalCluster cluster(options);
+  LocalCluster cluster(OneHostWithGrace(2, 1000));
   ASSERT_TRUE(cluster.Started());
   std::uint64_t ticket = 0;
   for (int round = 0; round < 1000; ++round) {
