@@ -167,11 +167,8 @@ int RunRank(const Options& options, std::size_t bytes, int calls, int rank,
     CPU_SET(static_cast<std::size_t>(rank % options.cpus), &own);
     if (sched_setaffinity(0, sizeof own, &own) != 0) return 1;
   }
-  ShmMembership membership;
-  membership.rank = rank;
-  membership.segment = segment;
-  membership.patience = PatienceFor(options.ranks, options.cpus);
-  const std::unique_ptr<CollectiveBackend> backend = MakeShmBackend(std::move(membership));
+  const std::unique_ptr<CollectiveBackend> backend =
+      MakeShmBackend(MakeMembership(rank, segment, {}, PatienceFor(options.ranks, options.cpus)));
   Context context;
   Buffers buffers(options, bytes, rank);
   const auto run = [&] {

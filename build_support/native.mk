@@ -1,5 +1,5 @@
 # ---- the native build, listed once -------------------------------------------------------------
-CORE_FOLDERS := base protocol transport collectives runtime
+CORE_FOLDERS := base protocol shm transport collectives runtime
 CORE_SOURCES := $(sort $(wildcard horovod_tf/common/*.cc $(CORE_FOLDERS:%=horovod_tf/common/%/*.cc)))
 TEST_SOURCES := $(sort $(wildcard test/cpp/*.cc test/cpp/support/*.cc test/cpp/contract/*.cc))
 BENCH_SOURCES := $(sort $(wildcard benchmarks/*.cc))

@@ -29,11 +29,8 @@ std::shared_ptr<ShmSegment> NewSegment(int size, std::size_t slot_bytes) {
 }
 
 std::unique_ptr<CollectiveBackend> MakeBackend(int rank, std::shared_ptr<ShmSegment> segment) {
-  ShmMembership membership;
-  membership.rank = rank;
-  membership.patience = PatienceFor(segment->ranks(), 1);
-  membership.segment = std::move(segment);
-  return MakeShmBackend(std::move(membership));
+  const ShmPatience patience = PatienceFor(segment->ranks(), 1);
+  return MakeShmBackend(MakeMembership(rank, std::move(segment), {}, patience));
 }
 
 // One mapping for all ranks, so that a race between them shows.

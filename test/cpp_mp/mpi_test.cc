@@ -14,12 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_tf/common/collectives/shm_doorbells.h"
-#include "horovod_tf/common/collectives/shm_join.h"
 #include "horovod_tf/common/mpi/mpi_backend.h"
 #include "horovod_tf/common/mpi/mpi_exchange.h"
 #include "horovod_tf/common/mpi/mpi_transport.h"
 #include "horovod_tf/common/mpi/mpi_world.h"
+#include "horovod_tf/common/shm/shm_join.h"
 #include "test/cpp/contract/backend_contract.h"
 #include "test/cpp/contract/transport_contract.h"
 
@@ -148,49 +147,6 @@ TEST(MpiBackend, PeerThatNeverComes_IsLeftWhenInterrupted) {
 }
 
 // As the main thread does when a shutdown takes too long: the driving thread passes it on.
-// The endpoints of a job whose ranks wake each other.
-std::vector<std::unique_ptr<Transport>> EndpointsWithDoorbells() {
-  const std::shared_ptr<MpiWorld> world = OpenWorld();
-  const std::unique_ptr<RankExchange> exchange = MakeMpiExchange(world, kHangs);
-  ShmOptions options;
-  options.chunk_bytes = 4096;
-  options.host = world->host();
-  ShmMembership membership;
-  Status reason;
-  const Status status = JoinShm(*exchange, options, &membership, &reason);
-  EXPECT_TRUE(status.ok() && reason.ok()) << status << reason;
-  std::vector<std::unique_ptr<Transport>> endpoints;
-  endpoints.push_back(MakeMpiTransport(world));
-  endpoints.back()->UseDoorbells(MakeShmDoorbells(membership.rank, membership.segment));
-  return endpoints;
-}
-INSTANTIATE_TEST_SUITE_P(MpiWithDoorbells, TransportContract,
-                         testing::Values(TransportFactory{"mpi", MakeTransportFactory().size,
-                                                          EndpointsWithDoorbells}),
-                         [](const auto& instance) { return instance.param.name; });
-
-TEST(MpiTransportWithDoorbells, IdleRank_IsWokenAtOnceAndUsesNoProcessor) {
-  std::vector<std::unique_ptr<Transport>> endpoints = EndpointsWithDoorbells();
-  Transport& transport = *endpoints.front();
-  if (transport.size() == 1) GTEST_SKIP() << "nobody to wait for";
-  constexpr int kMessages = 20;
-  if (transport.rank() == 0) {
-    for (int i = 0; i < kMessages; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      ASSERT_TRUE(transport.Broadcast("message " + std::to_string(i)).ok());
-    }
-    return;
-  }
-  const std::clock_t begin = std::clock();
-  for (int i = 0; i < kMessages; ++i) {
-    Incoming message;
-    ASSERT_TRUE(ReceiveNext(transport, &message).ok());
-    EXPECT_EQ(message.bytes, "message " + std::to_string(i));
-  }
-  // In 0.4 s and more.
-  EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC / 20);
-}
-
 TEST(MpiTransport, AbortByAnotherThread_ReachesThePeers) {
   const std::unique_ptr<Transport> transport = MakeMpiTransport(OpenWorld());
   std::thread driver([&transport] {

@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "horovod_tf/common/collectives/shm_backend.h"
-#include "horovod_tf/common/collectives/shm_join.h"
 #include "horovod_tf/common/mpi/mpi_exchange.h"
 #include "horovod_tf/common/mpi/mpi_world.h"
+#include "horovod_tf/common/shm/shm_join.h"
+#include "horovod_tf/common/transport/shm_transport.h"
 #include "test/cpp/contract/backend_contract.h"
+#include "test/cpp/contract/transport_contract.h"
 
 namespace horovod_tf {
 namespace {
@@ -70,6 +72,17 @@ class ProcessWorld final : public ContractWorld {
   std::unique_ptr<CollectiveBackend> backend_;
 };
 
+std::vector<std::unique_ptr<Transport>> MakeEndpoint() {
+  const std::unique_ptr<RankExchange> exchange = NewExchange();
+  ShmMembership membership;
+  Status reason;
+  const Status status = JoinShm(*exchange, OptionsOf(4096), &membership, &reason);
+  EXPECT_TRUE(status.ok() && reason.ok()) << status << reason;
+  std::vector<std::unique_ptr<Transport>> endpoints;
+  endpoints.push_back(MakeShmTransport("this one", std::move(membership), {}));
+  return endpoints;
+}
+
 int WorldSize() {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -81,6 +94,10 @@ HVD_INSTANTIATE_BACKEND_CONTRACT(Shm,
                                      "shm",
                                      [](int) { return std::make_unique<ProcessWorld>(4096); }}),
                                  testing::Values(WorldSize()));
+
+INSTANTIATE_TEST_SUITE_P(Shm, TransportContract,
+                         testing::Values(TransportFactory{"shm", WorldSize(), MakeEndpoint}),
+                         [](const auto& instance) { return instance.param.name; });
 
 TEST(MpiExchange, BytesOfDifferentLengths_AreTheSameEverywhere) {
   const std::unique_ptr<RankExchange> exchange = NewExchange();
@@ -118,8 +135,7 @@ TEST(ShmJoin, PeersProcesses_CanBeWatched) {
   ASSERT_TRUE(JoinShm(*exchange, OptionsOf(4096), &membership, &reason).ok());
   ASSERT_TRUE(reason.ok()) << reason;
   for (int rank = 0; rank < exchange->size(); ++rank) {
-    EXPECT_EQ(membership.processes[static_cast<std::size_t>(rank)].valid(),
-              rank != exchange->rank());
+    EXPECT_EQ(membership.processes->watches(rank), rank != exchange->rank());
   }
 }
 

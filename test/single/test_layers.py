@@ -15,9 +15,10 @@ LEAVES = ("mpi", "cuda")
 LAYERS = {
     "base": {"base"},
     "protocol": {"base", "protocol"},
-    "transport": {"base", "transport"},
-    "collectives": {"base", "protocol", "collectives"},
-    "runtime": {"base", "protocol", "transport", "collectives", "runtime", ""},
+    "shm": {"base", "protocol", "shm"},
+    "transport": {"base", "shm", "transport"},
+    "collectives": {"base", "protocol", "shm", "collectives"},
+    "runtime": {"base", "protocol", "shm", "transport", "collectives", "runtime", ""},
     "": {"base", "transport", "runtime", ""},
 }
 # Headers without code of ours, which every layer may include.

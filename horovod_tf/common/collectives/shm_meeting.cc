@@ -1,25 +1,18 @@
 #include "horovod_tf/common/collectives/shm_meeting.h"
 
-#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <cstring>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include "horovod_tf/common/base/check.h"
 #include "horovod_tf/common/collectives/cpu_hints.h"
-#include "horovod_tf/common/collectives/shm_futex.h"
+#include "horovod_tf/common/shm/shm_futex.h"
 
 namespace horovod_tf {
 namespace {
 
-// Long enough for a peer that is at work on a chunk, too short to be missed by anybody.
-constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr int kPausesBetweenYields = 32;
-constexpr int kYields = 4;
 
 // Words count for ever and wrap around; what is compared is never far apart.
 bool Reached(std::uint32_t value, std::uint32_t goal) {
@@ -35,13 +28,6 @@ std::uint32_t ProgressAfter(std::uint64_t chunk) { return static_cast<std::uint3
 
 }  // namespace
 
-ShmPatience PatienceFor(int ranks, int processors) {
-  ShmPatience patience;
-  if (processors >= ranks) patience.spin = kSpin;
-  patience.yields = kYields;
-  return patience;
-}
-
 // One wait.
 struct ShmMeeting::Goal {
   ShmGate& gate;
@@ -54,26 +40,18 @@ struct ShmMeeting::Goal {
   }
 };
 
-ShmMeeting::ShmMeeting(ShmMembership membership)
-    : segment_(std::move(membership.segment)),
-      rank_(membership.rank),
-      processes_(std::move(membership.processes)),
-      patience_(membership.patience) {
-  HVD_CHECK(0 <= rank_ && rank_ < segment_->ranks(), "a rank out of range");
-  HVD_CHECK(processes_.empty() || processes_.size() == static_cast<std::size_t>(size()),
-            "one process per rank");
-}
+ShmMeeting::ShmMeeting(ShmMembership membership) : member_(std::move(membership)) {}
 
 // The progress after the arrival: a rank that dies between the two has arrived, and nobody waits
 // for it. The other way round nobody would blame it.
 void ShmMeeting::Publish(std::uint64_t chunk) {
-  Arrive(segment_->header().published[chunk % kShmSlots], chunk);
-  segment_->progress(rank_).published.store(ProgressAfter(chunk), std::memory_order_release);
+  Arrive(segment().header().published[chunk % kShmSlots], chunk);
+  segment().progress(rank()).published.store(ProgressAfter(chunk), std::memory_order_release);
 }
 
 void ShmMeeting::Release(std::uint64_t chunk) {
-  Arrive(segment_->header().released[chunk % kShmSlots], chunk);
-  segment_->progress(rank_).released.store(ProgressAfter(chunk), std::memory_order_release);
+  Arrive(segment().header().released[chunk % kShmSlots], chunk);
+  segment().progress(rank()).released.store(ProgressAfter(chunk), std::memory_order_release);
 }
 
 // Sequentially consistent on both sides: either the last to arrive sees the sleeper, or the sleeper
@@ -85,20 +63,20 @@ void ShmMeeting::Arrive(ShmGate& gate, std::uint64_t chunk) const {
 }
 
 Status ShmMeeting::AwaitPublished(std::uint64_t chunk, RunContext& context) {
-  return Await({segment_->header().published[chunk % kShmSlots], ArrivalsAfter(chunk, size()),
+  return Await({segment().header().published[chunk % kShmSlots], ArrivalsAfter(chunk, size()),
                 &ShmProgress::published, ProgressAfter(chunk)},
                context);
 }
 
 Status ShmMeeting::AwaitReleased(std::uint64_t chunk, RunContext& context) {
-  return Await({segment_->header().released[chunk % kShmSlots], ArrivalsAfter(chunk, size()),
+  return Await({segment().header().released[chunk % kShmSlots], ArrivalsAfter(chunk, size()),
                 &ShmProgress::released, ProgressAfter(chunk)},
                context);
 }
 
 Status ShmMeeting::Await(const Goal& goal, RunContext& context) {
   if (goal.Reached() || Spin(goal)) return Status::Ok();
-  for (int i = 0; i < patience_.yields; ++i) {
+  for (int i = 0; i < member_.patience.yields; ++i) {
     sched_yield();
     if (goal.Reached()) return Status::Ok();
   }
@@ -107,8 +85,8 @@ Status ShmMeeting::Await(const Goal& goal, RunContext& context) {
 
 // Awake, but not alone: a peer that waits for this processor gets it.
 bool ShmMeeting::Spin(const Goal& goal) const {
-  if (patience_.spin == Duration::zero()) return false;
-  const TimePoint end = Clock::Real().Now() + patience_.spin;
+  if (member_.patience.spin == Duration::zero()) return false;
+  const TimePoint end = Clock::Real().Now() + member_.patience.spin;
   do {
     for (int i = 0; i < kPausesBetweenYields; ++i) {
       PauseSpinning();
@@ -120,7 +98,7 @@ bool ShmMeeting::Spin(const Goal& goal) const {
 }
 
 Status ShmMeeting::Sleep(const Goal& goal, RunContext& context) {
-  Duration sleep = patience_.first_sleep;
+  Duration sleep = member_.patience.first_sleep;
   while (true) {
     goal.gate.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const TimePoint end = Clock::Real().Now() + sleep;
@@ -138,7 +116,7 @@ Status ShmMeeting::Sleep(const Goal& goal, RunContext& context) {
     goal.gate.sleepers.fetch_sub(1, std::memory_order_seq_cst);
     if (reached || goal.Reached()) return Status::Ok();
     HVD_RETURN_IF_ERROR(LookAround(goal, context));
-    sleep = std::min(sleep * 2, patience_.longest_sleep);
+    sleep = std::min(sleep * 2, member_.patience.longest_sleep);
   }
 }
 
@@ -154,11 +132,10 @@ Status ShmMeeting::LookAround(const Goal& goal, RunContext& context) {
 // Not OK if a process has ended that has not got there. One that has got there owes nothing: the
 // first to finish a job's last operation may well be gone.
 Status ShmMeeting::Dead(const Goal& goal) const {
-  for (int rank = 0; rank < static_cast<int>(processes_.size()); ++rank) {
-    pollfd process{processes_[static_cast<std::size_t>(rank)].get(), POLLIN, 0};
-    if (process.fd < 0 || poll(&process, 1, 0) <= 0) continue;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!member_.processes->Ended(rank)) continue;
     // Only now: it may have arrived right before its end.
-    const ShmWord& progress = segment_->progress(rank).*goal.stage;
+    const ShmWord& progress = segment().progress(rank).*goal.stage;
     if (Reached(progress.load(std::memory_order_acquire), goal.progress)) continue;
     return Status::Unavailable("rank " + std::to_string(rank) +
                                " ended in the middle of an operation over shared memory; its "
@@ -167,31 +144,11 @@ Status ShmMeeting::Dead(const Goal& goal) const {
   return Status::Ok();
 }
 
-Status ShmMeeting::failure() const {
-  const ShmFailure& failure = segment_->header().failure;
-  if (failure.state.load(std::memory_order_acquire) != ShmFailure::kWritten) return Status::Ok();
-  const std::optional<StatusCode> code = StatusCodeFromInt(failure.code);
-  if (!code || *code == StatusCode::kOk) return Status::Unknown(failure.text);
-  return Status::FromCode(*code, failure.text);
-}
-
-// The first to fail writes it down for all, and wakes them.
+// The first to fail tells all, and wakes them.
 Status ShmMeeting::Fail(const Status& cause) {
-  ShmFailure& failure = segment_->header().failure;
-  std::uint32_t none = ShmFailure::kNone;
-  if (!failure.state.compare_exchange_strong(none, ShmFailure::kBeingWritten)) {
-    const Status first = this->failure();
-    return first.ok() ? cause : first;
-  }
-  failure.code = static_cast<std::int32_t>(cause.code());
-  const std::size_t length = std::min(cause.message().size(), ShmFailure::kTextBytes - 1);
-  std::memcpy(failure.text, cause.message().data(), length);
-  failure.state.store(ShmFailure::kWritten, std::memory_order_release);
-  for (std::size_t i = 0; i < kShmSlots; ++i) {
-    FutexWakeAll(segment_->header().published[i].arrived);
-    FutexWakeAll(segment_->header().released[i].arrived);
-  }
-  return cause;
+  member_.failures->Tell(ShmFailureBoard::Subject::kTheJob, cause);
+  const Status first = failure();
+  return first.ok() ? cause : first;
 }
 
 }  // namespace horovod_tf

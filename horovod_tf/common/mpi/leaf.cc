@@ -23,6 +23,7 @@ Status Open(const horovod_tf::Config& config, horovod_tf::World* made) {
   made->agreements.emplace_back("the MPI library", world->library());
   made->transport = horovod_tf::MakeMpiTransport(world);
   made->exchange = horovod_tf::MakeMpiExchange(world, config.init_timeout);
+  made->abandon = [world] { world->MarkFailed(); };
   made->backends.Add(horovod_tf::MakeMpiBackend(std::move(world)));
   return Status::Ok();
 }

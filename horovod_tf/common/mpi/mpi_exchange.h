@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "horovod_tf/common/base/clock.h"
-#include "horovod_tf/common/collectives/rank_exchange.h"
 #include "horovod_tf/common/mpi/mpi_world.h"
+#include "horovod_tf/common/shm/rank_exchange.h"
 
 namespace horovod_tf {
 

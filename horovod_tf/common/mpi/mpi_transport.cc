@@ -38,9 +38,6 @@ constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr auto kFirstPause = std::chrono::microseconds(20);
 constexpr auto kLongestPauseExpecting = std::chrono::microseconds(500);
 constexpr auto kLongestPauseIdle = std::chrono::milliseconds(10);
-// With doorbells a message wakes its receiver. What is left to look for is what MPI does without
-// telling anybody.
-constexpr auto kLongestPauseWithDoorbells = std::chrono::milliseconds(50);
 
 struct Outgoing {
   std::string bytes;
@@ -65,9 +62,6 @@ class MpiTransport final : public Transport {
   Status Receive(Incoming* message, bool* got) override;
   void Wait(TimePoint deadline, Expectation expectation) override;
   void Wake() override;
-  void UseDoorbells(const std::shared_ptr<Doorbells>& doorbells) override {
-    doorbells_ = doorbells;
-  }
   void Abort(const Status& cause) override;
   Status health() const override;
   Status Poll() override;
@@ -87,11 +81,9 @@ class MpiTransport final : public Transport {
     }
   }
   bool TakeWake();
-  bool Pause(TimePoint until, std::uint32_t rings);
-  Duration LongestPause(Expectation expectation) const;
+  bool Pause(TimePoint until);
 
   const std::shared_ptr<MpiWorld> world_;
-  std::shared_ptr<Doorbells> doorbells_;  // null: nobody wakes this endpoint but itself
 
   // For the driving thread.
   std::list<Outgoing> outgoing_;
@@ -137,7 +129,6 @@ Status MpiTransport::Post(int to, int tag, std::string bytes) {
                                           MPI_BYTE, to, tag, world_->control(), &send.request),
                                 "MPI_Isend");
   if (!status.ok()) outgoing_.pop_back();
-  if (status.ok() && doorbells_ != nullptr) doorbells_->Ring(to);
   return status.WithContext("sending to rank " + std::to_string(to));
 }
 
@@ -260,11 +251,7 @@ void MpiTransport::Wake() {
     MutexLock lock(mutex_);
     wake_ = true;
   }
-  if (doorbells_ != nullptr) {
-    doorbells_->Ring(rank());
-  } else {
-    woken_.NotifyOne();
-  }
+  woken_.NotifyOne();
 }
 
 bool MpiTransport::TakeWake() {
@@ -272,42 +259,31 @@ bool MpiTransport::TakeWake() {
   return std::exchange(wake_, false);
 }
 
-// Until `until`, a Wake, or a ring after so many `rings`; true if there was a Wake.
-bool MpiTransport::Pause(TimePoint until, std::uint32_t rings) {
-  if (doorbells_ != nullptr) {
-    if (TakeWake()) return true;
-    doorbells_->WaitForRing(rings, until - Clock::Real().Now());
-    return TakeWake();
-  }
+// Until `until` or a Wake; true if there was one.
+bool MpiTransport::Pause(TimePoint until) {
   MutexLock lock(mutex_);
   if (!wake_) woken_.WaitUntil(mutex_, until);
   return std::exchange(wake_, false);
-}
-
-// MPI moves long messages only while it is called.
-Duration MpiTransport::LongestPause(Expectation expectation) const {
-  if (doorbells_ != nullptr && outgoing_.empty()) return kLongestPauseWithDoorbells;
-  return expectation == Expectation::kAnswer ? Duration(kLongestPauseExpecting)
-                                             : Duration(kLongestPauseIdle);
 }
 
 void MpiTransport::Wait(TimePoint deadline, Expectation expectation) {
   IsDriven();
   const Clock& clock = Clock::Real();
   const TimePoint start = clock.Now();
-  Duration pause = expectation == Expectation::kAnswer ? kFirstPause : LongestPause(expectation);
+  const bool expects = expectation == Expectation::kAnswer;
+  const Duration longest = expects ? Duration(kLongestPauseExpecting) : Duration(kLongestPauseIdle);
+  Duration pause = expects ? Duration(kFirstPause) : longest;
   while (true) {
-    const std::uint32_t rings = doorbells_ == nullptr ? 0 : doorbells_->count();
     if (!Poll().ok() || !inbox_.empty()) return;
     const TimePoint now = clock.Now();
     if (now >= deadline) return;
-    if (expectation == Expectation::kAnswer && now - start < kSpin) {
+    if (expects && now - start < kSpin) {
       if (TakeWake()) return;
       sched_yield();
       continue;
     }
-    if (Pause(std::min(deadline, AfterDelay(now, pause)), rings)) return;
-    pause = std::min(pause * 2, LongestPause(expectation));
+    if (Pause(std::min(deadline, AfterDelay(now, pause)))) return;
+    pause = std::min(pause * 2, longest);
   }
 }
 

@@ -13,10 +13,10 @@
 #include "horovod_tf/common/base/logging.h"
 #include "horovod_tf/common/collectives/local_backend.h"
 #include "horovod_tf/common/collectives/shm_backend.h"
-#include "horovod_tf/common/collectives/shm_doorbells.h"
-#include "horovod_tf/common/collectives/shm_join.h"
 #include "horovod_tf/common/runtime/mpi_leaf.h"
+#include "horovod_tf/common/shm/shm_join.h"
 #include "horovod_tf/common/transport/local_transport.h"
+#include "horovod_tf/common/transport/shm_transport.h"
 
 namespace horovod_tf {
 namespace {
@@ -134,11 +134,13 @@ Status LoadLeaf(const MpiFamily& family, const std::string& why, const MpiLeaf**
 std::string DescribeShm(const ShmMembership& membership) {
   const ShmSegment& segment = *membership.segment;
   return "all " + std::to_string(segment.ranks()) + " ranks share " +
-         std::to_string(segment.bytes() >> 10) + " KiB of memory for tensors, in chunks of " +
+         std::to_string(segment.bytes() >> 10) +
+         " KiB of memory for tensors and messages, in chunks of " +
          std::to_string(segment.slot_bytes()) + " bytes";
 }
 
-// Where all ranks can share memory, tensors travel through it, else by MPI; rank 0 says which.
+// Where all ranks can share memory, tensors and messages travel through it, else by MPI; rank 0
+// says which.
 Status AddShm(const Config& config, World* world) {
   const std::unique_ptr<RankExchange> exchange = std::move(world->exchange);
   ShmOptions options;
@@ -160,7 +162,7 @@ Status AddShm(const Config& config, World* world) {
     return Status::Ok();
   }
   if (exchange->rank() == 0) logger.Log(LogLevel::kInfo, DescribeShm(membership));
-  world->transport->UseDoorbells(MakeShmDoorbells(membership.rank, membership.segment));
+  world->transport = MakeShmTransport(options.host, membership, std::move(world->abandon));
   world->backends.Add(MakeShmBackend(std::move(membership)));
   return Status::Ok();
 }

@@ -2,6 +2,7 @@
 #ifndef HOROVOD_TF_COMMON_RUNTIME_ASSEMBLE_H_
 #define HOROVOD_TF_COMMON_RUNTIME_ASSEMBLE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,8 +10,8 @@
 
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/status.h"
-#include "horovod_tf/common/collectives/rank_exchange.h"
 #include "horovod_tf/common/collectives/registry.h"
+#include "horovod_tf/common/shm/rank_exchange.h"
 #include "horovod_tf/common/transport/transport.h"
 
 namespace horovod_tf {
@@ -21,6 +22,9 @@ struct World {
   // For what ranks must tell each other before the job runs; null in a world of one. Used up by
   // AssembleWorld.
   std::unique_ptr<RankExchange> exchange;
+  // To be called when the job has failed: nothing may wait for its ranks any more, not even at the
+  // process's end. Empty in a world of one; `transport` does it by itself.
+  std::function<void()> abandon;
   bool mpi_threads_supported = false;
   std::string mpi_library;  // "Open MPI v4.1.8"; empty if MPI is not used
   // What all ranks must have alike besides the configuration (name, value).

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "horovod_tf/common/base/clock.h"
-#include "horovod_tf/common/base/doorbells.h"
 #include "horovod_tf/common/base/status.h"
 
 namespace horovod_tf {
@@ -51,12 +50,6 @@ class Transport {
   virtual void Wait(TimePoint deadline, Expectation expectation) = 0;
   // Ends the current or the next Wait.
   virtual void Wake() = 0;
-
-  // The ranks can wake each other from now on. For endpoints that otherwise have to look; called
-  // before the endpoint is used.
-  virtual void UseDoorbells(const std::shared_ptr<Doorbells>& doorbells) {
-    static_cast<void>(doorbells);
-  }
 
   // The job has failed here: tells every peer at once, without waiting for anybody. The first call
   // anywhere decides the text; `cause` is not OK. Later calls do nothing.

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,25 +88,19 @@ class ForkedRanks {
 
   [[noreturn]] void RunChild(int rank, const std::function<int(ShmMembership)>& body) {
     alarm(kSeconds);
-    ShmMembership membership;
-    membership.rank = rank;
-    membership.segment = segment_;
-    membership.patience = PatienceFor(size(), 2);
-    membership.processes = OpenSiblings(rank);
-    const int result = body(std::move(membership));
+    const int result =
+        body(MakeMembership(rank, segment_, OpenSiblings(rank), PatienceFor(size(), 2)));
     _exit(testing::Test::HasFailure() ? 255 : result);
   }
 
   // The parent writes down whom it has forked; a rank waits until it has forked all, and does not
   // end before all have seen it.
   std::vector<UniqueFd> OpenSiblings(int rank) {
-    constexpr long kPidfdOpen = 434;
     std::vector<UniqueFd> processes(static_cast<std::size_t>(size()));
     for (int other = 0; other < size(); ++other) {
       while (pids_[other].load() == 0) usleep(100);
       if (other == rank) continue;
-      processes[static_cast<std::size_t>(other)] =
-          UniqueFd(static_cast<int>(syscall(kPidfdOpen, pids_[other].load(), 0)));
+      processes[static_cast<std::size_t>(other)] = OpenProcess(pids_[other].load());
       EXPECT_TRUE(processes[static_cast<std::size_t>(other)].valid()) << "no pidfd_open here";
     }
     std::atomic<pid_t>& ready = pids_[size()];

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "horovod_tf/common/base/mutex.h"
-#include "horovod_tf/common/collectives/rank_exchange.h"
+#include "horovod_tf/common/shm/rank_exchange.h"
 
 namespace horovod_tf {
 

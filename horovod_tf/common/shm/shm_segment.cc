@@ -1,4 +1,4 @@
-#include "horovod_tf/common/collectives/shm_segment.h"
+#include "horovod_tf/common/shm/shm_segment.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -16,7 +16,7 @@
 namespace horovod_tf {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31304d4853445648;  // "HVDSHM01"
+constexpr std::uint64_t kMagic = 0x32304d4853445648;  // "HVDSHM02"
 constexpr std::size_t kPage = 4096;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -29,8 +29,7 @@ Status FromErrno(const std::string& call, int error) {
 std::size_t RoundToPages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 std::size_t BytesBeforeSlots(int ranks) {
-  return RoundToPages(sizeof(ShmHeader) +
-                      static_cast<std::size_t>(ranks) * (sizeof(ShmProgress) + sizeof(ShmBell)));
+  return RoundToPages(sizeof(ShmHeader) + static_cast<std::size_t>(ranks) * sizeof(ShmDesk));
 }
 
 // Beyond the limit the system does not return an error but ends the process.
@@ -84,10 +83,7 @@ ShmSegment::ShmSegment(Mapping mapping)
       slot_bytes_(mapping.slot_bytes),
       bytes_(Bytes(mapping.ranks, mapping.slot_bytes)),
       header_(At<ShmHeader>(mapping.memory, 0)),
-      progress_(At<ShmProgress>(mapping.memory, sizeof(ShmHeader))),
-      bells_(At<ShmBell>(
-          mapping.memory,
-          sizeof(ShmHeader) + static_cast<std::size_t>(mapping.ranks) * sizeof(ShmProgress))),
+      desks_(At<ShmDesk>(mapping.memory, sizeof(ShmHeader))),
       slots_(At<unsigned char>(mapping.memory, BytesBeforeSlots(mapping.ranks))) {}
 
 ShmSegment::~ShmSegment() { munmap(header_, bytes_); }

@@ -1,13 +1,13 @@
 // How the ranks of a job come to share a segment. See docs/shared_memory.md.
-#ifndef HOROVOD_TF_COMMON_COLLECTIVES_SHM_JOIN_H_
-#define HOROVOD_TF_COMMON_COLLECTIVES_SHM_JOIN_H_
+#ifndef HOROVOD_TF_COMMON_SHM_SHM_JOIN_H_
+#define HOROVOD_TF_COMMON_SHM_SHM_JOIN_H_
 
 #include <cstddef>
 #include <string>
 
 #include "horovod_tf/common/base/status.h"
-#include "horovod_tf/common/collectives/rank_exchange.h"
-#include "horovod_tf/common/collectives/shm_meeting.h"
+#include "horovod_tf/common/shm/rank_exchange.h"
+#include "horovod_tf/common/shm/shm_membership.h"
 
 namespace horovod_tf {
 
@@ -28,4 +28,4 @@ Status JoinShm(RankExchange& exchange, const ShmOptions& options, ShmMembership*
 
 }  // namespace horovod_tf
 
-#endif  // HOROVOD_TF_COMMON_COLLECTIVES_SHM_JOIN_H_
+#endif  // HOROVOD_TF_COMMON_SHM_SHM_JOIN_H_

@@ -1,12 +1,12 @@
 // How a descriptor gets from one process to others: over a socket whose name is nowhere in the file
 // system and dies with its owner.
-#ifndef HOROVOD_TF_COMMON_COLLECTIVES_SHM_SOCKET_H_
-#define HOROVOD_TF_COMMON_COLLECTIVES_SHM_SOCKET_H_
+#ifndef HOROVOD_TF_COMMON_SHM_SHM_SOCKET_H_
+#define HOROVOD_TF_COMMON_SHM_SHM_SOCKET_H_
 
 #include <string>
 
 #include "horovod_tf/common/base/status.h"
-#include "horovod_tf/common/collectives/unique_fd.h"
+#include "horovod_tf/common/shm/unique_fd.h"
 
 namespace horovod_tf {
 
@@ -24,4 +24,4 @@ Status ReceiveDescriptor(const UniqueFd& connection, UniqueFd* descriptor);
 
 }  // namespace horovod_tf
 
-#endif  // HOROVOD_TF_COMMON_COLLECTIVES_SHM_SOCKET_H_
+#endif  // HOROVOD_TF_COMMON_SHM_SHM_SOCKET_H_

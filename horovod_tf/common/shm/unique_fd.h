@@ -1,6 +1,6 @@
 // UniqueFd: a file descriptor that is closed with its owner.
-#ifndef HOROVOD_TF_COMMON_COLLECTIVES_UNIQUE_FD_H_
-#define HOROVOD_TF_COMMON_COLLECTIVES_UNIQUE_FD_H_
+#ifndef HOROVOD_TF_COMMON_SHM_UNIQUE_FD_H_
+#define HOROVOD_TF_COMMON_SHM_UNIQUE_FD_H_
 
 #include <unistd.h>
 
@@ -36,4 +36,4 @@ class UniqueFd {
 
 }  // namespace horovod_tf
 
-#endif  // HOROVOD_TF_COMMON_COLLECTIVES_UNIQUE_FD_H_
+#endif  // HOROVOD_TF_COMMON_SHM_UNIQUE_FD_H_

@@ -1,6 +1,6 @@
 // Sleeping on a word that several processes share.
-#ifndef HOROVOD_TF_COMMON_COLLECTIVES_SHM_FUTEX_H_
-#define HOROVOD_TF_COMMON_COLLECTIVES_SHM_FUTEX_H_
+#ifndef HOROVOD_TF_COMMON_SHM_SHM_FUTEX_H_
+#define HOROVOD_TF_COMMON_SHM_SHM_FUTEX_H_
 
 #include <atomic>
 #include <cstdint>
@@ -16,4 +16,4 @@ void FutexWakeAll(std::atomic<std::uint32_t>& word);
 
 }  // namespace horovod_tf
 
-#endif  // HOROVOD_TF_COMMON_COLLECTIVES_SHM_FUTEX_H_
+#endif  // HOROVOD_TF_COMMON_SHM_SHM_FUTEX_H_

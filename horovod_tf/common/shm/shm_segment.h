@@ -1,7 +1,7 @@
 // ShmSegment: the memory that the ranks of one host share, and its layout. See
 // docs/shared_memory.md.
-#ifndef HOROVOD_TF_COMMON_COLLECTIVES_SHM_SEGMENT_H_
-#define HOROVOD_TF_COMMON_COLLECTIVES_SHM_SEGMENT_H_
+#ifndef HOROVOD_TF_COMMON_SHM_SHM_SEGMENT_H_
+#define HOROVOD_TF_COMMON_SHM_SHM_SEGMENT_H_
 
 #include <atomic>
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "horovod_tf/common/base/status.h"
-#include "horovod_tf/common/collectives/unique_fd.h"
+#include "horovod_tf/common/shm/unique_fd.h"
 
 namespace horovod_tf {
 
@@ -41,16 +41,24 @@ struct alignas(kShmLine) ShmBell {
   ShmWord asleep;  // whether ringing has somebody to wake
 };
 
-// The first failure, which is everybody's.
+// Why a rank says that the job has failed. Written once, before it is pointed to.
 struct alignas(kShmLine) ShmFailure {
-  static constexpr std::uint32_t kNone = 0;
-  static constexpr std::uint32_t kBeingWritten = 1;
-  static constexpr std::uint32_t kWritten = 2;
   static constexpr std::size_t kTextBytes = 1000;
 
-  ShmWord state;
   std::int32_t code;
-  char text[kTextBytes];  // ends with a zero
+  std::uint32_t of_this_rank;  // whether it is the writer's own failure
+  char text[kTextBytes];       // ends with a zero
+};
+
+// Control messages for one rank: shm_mailbox.h.
+struct alignas(kShmLine) ShmMailbox {
+  static constexpr std::size_t kWords = 2048;
+
+  std::atomic<std::uint64_t> reserved;                 // words, by all who put something in
+  ShmWord room_wanted;                                 // whether one of them waits for room
+  alignas(kShmLine) std::atomic<std::uint64_t> taken;  // words, by the owner
+  ShmWord closed;                                      // the owner will not look any more
+  alignas(kShmLine) std::atomic<std::uint64_t> ring[kWords];
 };
 
 // The beginning of the segment; all of it is zero when it is new.
@@ -61,9 +69,17 @@ struct ShmHeader {
   std::uint64_t ranks;
   std::uint64_t slot_bytes;
   std::atomic<std::uint64_t> cpus[kCpuWords];  // processors that any rank may run on
-  ShmFailure failure;
+  ShmWord first_failed;                        // that rank + 1; 0: none
   ShmGate published[kShmSlots];
   ShmGate released[kShmSlots];
+};
+
+// All that a rank has besides its slots.
+struct ShmDesk {
+  ShmProgress progress;
+  ShmBell bell;
+  ShmFailure failure;
+  ShmMailbox mailbox;
 };
 
 // Thread rule: safe for any thread; who may touch which slot when is ShmMeeting's matter.
@@ -101,8 +117,10 @@ class ShmSegment {
   void CloseDescriptor() { descriptor_.Reset(); }
 
   ShmHeader& header() const { return *header_; }
-  ShmProgress& progress(int rank) const { return progress_[rank]; }
-  ShmBell& bell(int rank) const { return bells_[rank]; }
+  ShmProgress& progress(int rank) const { return desks_[rank].progress; }
+  ShmBell& bell(int rank) const { return desks_[rank].bell; }
+  ShmFailure& failure(int rank) const { return desks_[rank].failure; }
+  ShmMailbox& mailbox(int rank) const { return desks_[rank].mailbox; }
   // What `rank` brings for chunk number `chunk`.
   unsigned char* slot(int rank, std::uint64_t chunk) const {
     return slots_ + (static_cast<std::size_t>(rank) * kShmSlots + chunk % kShmSlots) * slot_bytes_;
@@ -116,11 +134,10 @@ class ShmSegment {
   const std::size_t slot_bytes_;
   const std::size_t bytes_;
   ShmHeader* const header_;
-  ShmProgress* const progress_;
-  ShmBell* const bells_;
+  ShmDesk* const desks_;
   unsigned char* const slots_;
 };
 
 }  // namespace horovod_tf
 
-#endif  // HOROVOD_TF_COMMON_COLLECTIVES_SHM_SEGMENT_H_
+#endif  // HOROVOD_TF_COMMON_SHM_SHM_SEGMENT_H_

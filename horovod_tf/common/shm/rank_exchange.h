@@ -1,7 +1,7 @@
 // RankExchange: how the ranks of a job tell each other a few bytes before the job runs. Whoever
 // connects the processes (MPI) implements it; tests do it with threads.
-#ifndef HOROVOD_TF_COMMON_COLLECTIVES_RANK_EXCHANGE_H_
-#define HOROVOD_TF_COMMON_COLLECTIVES_RANK_EXCHANGE_H_
+#ifndef HOROVOD_TF_COMMON_SHM_RANK_EXCHANGE_H_
+#define HOROVOD_TF_COMMON_SHM_RANK_EXCHANGE_H_
 
 #include <string>
 #include <vector>
@@ -24,4 +24,4 @@ class RankExchange {
 
 }  // namespace horovod_tf
 
-#endif  // HOROVOD_TF_COMMON_COLLECTIVES_RANK_EXCHANGE_H_
+#endif  // HOROVOD_TF_COMMON_SHM_RANK_EXCHANGE_H_

@@ -1,8 +1,7 @@
-#include "horovod_tf/common/collectives/shm_join.h"
+#include "horovod_tf/common/shm/shm_join.h"
 
 #include <sched.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_tf/common/collectives/shm_socket.h"
 #include "horovod_tf/common/protocol/wire.h"
+#include "horovod_tf/common/shm/shm_socket.h"
 
 namespace horovod_tf {
 namespace {
@@ -20,8 +19,6 @@ namespace {
 constexpr std::size_t kPage = 4096;
 // However many ranks there are: the default limit of all buffers is 64 MiB.
 constexpr std::size_t kMostBytes = 32 << 20;
-// Newer than some systems' headers; the same number on all processors.
-constexpr long kPidfdOpen = 434;
 
 // What a rank says of itself at first.
 struct Introduction {
@@ -180,8 +177,7 @@ class Joining {
     for (std::size_t rank = 0; rank < Ranks(); ++rank) {
       const Introduction& it = introductions_[rank];
       if (it.pid == own_.pid || it.pid_space != own_.pid_space || own_.pid_space == 0) continue;
-      processes_[rank] =
-          UniqueFd(static_cast<int>(syscall(kPidfdOpen, static_cast<pid_t>(it.pid), 0)));
+      processes_[rank] = OpenProcess(static_cast<pid_t>(it.pid));
     }
   }
 
@@ -199,10 +195,8 @@ class Joining {
     for (const std::atomic<std::uint64_t>& word : segment_->header().cpus) {
       processors += __builtin_popcountll(word.load());
     }
-    membership->rank = exchange_.rank();
-    membership->segment = std::move(segment_);
-    membership->processes = std::move(processes_);
-    membership->patience = PatienceFor(exchange_.size(), processors);
+    *membership = MakeMembership(exchange_.rank(), std::move(segment_), std::move(processes_),
+                                 PatienceFor(exchange_.size(), processors));
   }
 
   RankExchange& exchange_;

@@ -1,4 +1,4 @@
-#include "horovod_tf/common/collectives/shm_futex.h"
+#include "horovod_tf/common/shm/shm_futex.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

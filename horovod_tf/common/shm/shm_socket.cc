@@ -1,4 +1,4 @@
-#include "horovod_tf/common/collectives/shm_socket.h"
+#include "horovod_tf/common/shm/shm_socket.h"
 
 #include <sys/random.h>
 #include <sys/socket.h>
