@@ -1,28 +1,43 @@
-"""Gradients of the three collectives, registered with TensorFlow when this module is imported."""
+"""Gradients of the collectives, registered with TensorFlow when this module is imported."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from horovod_tf.tensorflow.mpi_ops import SUM, _allreduce, allgather, rank
+from horovod_tf.tensorflow.mpi_ops import SUM, _allreduce, _grouped_allreduce, allgather, rank
 
 
-@tf.RegisterGradient("HorovodAllreduce")
-def _allreduce_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
-    """Every rank's input adds to every rank's output, so the incoming gradients of all ranks add up.
+def _reduce_op_of(op: tf.Operation) -> int:
+    """The reduction that the gradient of `op` is.
 
     Raises:
         NotImplementedError: the operation is a minimum, a maximum or a product.
     """
-    reduce_op = op.get_attr("reduce_op")
+    reduce_op: int = op.get_attr("reduce_op")
     if reduce_op > SUM:
-        raise NotImplementedError(
-            f"HorovodAllreduce with reduce_op {reduce_op} has no gradient: only sum and average do"
-        )
+        raise NotImplementedError(f"{op.type} with reduce_op {reduce_op} has no gradient: only sum and average do")
+    return reduce_op
+
+
+def _scaled(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
+    """The incoming gradient times the factors of `op`."""
     scale = op.get_attr("prescale_factor") * op.get_attr("postscale_factor")
-    if scale != 1.0:
-        grad *= tf.cast(scale, grad.dtype)
-    return _allreduce(grad, reduce_op=reduce_op)
+    return grad if scale == 1.0 else grad * tf.cast(scale, grad.dtype)
+
+
+@tf.RegisterGradient("HorovodAllreduce")
+def _allreduce_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
+    """Every rank's input adds to every rank's output, so the incoming gradients of all ranks add up."""
+    return _allreduce(_scaled(op, grad), reduce_op=_reduce_op_of(op))
+
+
+@tf.RegisterGradient("HorovodGroupedAllreduce")
+def _grouped_allreduce_grad(op: tf.Operation, *grads: tf.Tensor | None) -> list[tf.Tensor | None]:
+    """The same for each tensor of a group, in a group; None for what nothing depends on."""
+    reduced = iter(
+        _grouped_allreduce([_scaled(op, grad) for grad in grads if grad is not None], reduce_op=_reduce_op_of(op))
+    )
+    return [None if grad is None else next(reduced) for grad in grads]
 
 
 @tf.RegisterGradient("HorovodAllgather")

@@ -1,4 +1,4 @@
-"""The three collectives as TensorFlow operations, and the library's own queries.
+"""The collectives as TensorFlow operations, and the library's own queries.
 
 Ranks match operations by name. In a graph that is the node's name, made from the tensor's unless one is given, so
 ranks that build the same graph agree. In eager mode a call without a name waits until it is complete, and all of its
@@ -10,6 +10,7 @@ Importing this module loads libhorovod_tf_ops.so, once.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from horovod_tf.common.basics import size as size
 from horovod_tf.tensorflow.auto_control import keep_concurrent
 
 OPS_FOLDER: Final = Path(__file__).resolve().parent.parent / "ops"
-OP_TYPES: Final = ("HorovodAllreduce", "HorovodAllgather", "HorovodBroadcast")
+OP_TYPES: Final = ("HorovodAllreduce", "HorovodGroupedAllreduce", "HorovodAllgather", "HorovodBroadcast")
 # Numbers of the operation's reduce_op attribute.
 AVERAGE: Final = 0
 SUM: Final = 1
@@ -82,13 +83,18 @@ def _normalize_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 
+def _default_name(kind: str, tensor: tf.Tensor) -> str:
+    """What an operation is named by in a graph if it is given no name."""
+    return f"{kind}_{_normalize_name(tensor.name)}"
+
+
 def _run(op: Any, kind: str, tensor: Any, name: str | None, **attributes: Any) -> tf.Tensor:
     """Adds one operation to the graph, or runs it when eager."""
     tensor = tf.convert_to_tensor(tensor)
     if tf.executing_eagerly():
         # The kernel does not learn Python's `name`. Without one its name is the operation's type.
         return op(tensor=tensor, tensor_name=name or "", name=name, **attributes)
-    return op(tensor=tensor, name=name or f"{kind}_{_normalize_name(tensor.name)}", **attributes)
+    return op(tensor=tensor, name=name or _default_name(kind, tensor), **attributes)
 
 
 def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = SUM) -> tf.Tensor:
@@ -106,6 +112,49 @@ def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = SUM) -> tf
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
     return _run(_ops.horovod_allreduce, "HorovodAllreduce", tensor, name, reduce_op=reduce_op)
+
+
+def _names_of_members(tensors: Sequence[tf.Tensor], name: str | None) -> list[str]:
+    """What ranks match the tensors of a group by, inside the scope of its operation."""
+    numbered = [f"{name or 'HorovodGroupedAllreduce'}_{i + 1}of{len(tensors)}" for i in range(len(tensors))]
+    if tf.executing_eagerly():
+        return numbered
+    names = numbered if name else [_default_name("HorovodAllreduce", tensor) for tensor in tensors]
+    # As if they were operations: nothing else in the graph gets their names.
+    graph = tf.compat.v1.get_default_graph()
+    return [graph.unique_name(one).rpartition("/")[2] for one in names]
+
+
+def _grouped_allreduce(tensors: Iterable[Any], name: str | None = None, reduce_op: int = SUM) -> list[tf.Tensor]:
+    """The element-wise sum of each tensor over all ranks, in one operation for each type that they have.
+
+    Args:
+        tensors: Each as for `_allreduce`. Types may differ.
+        name: Ranks match the i-th of n tensors by "<name>_<i>of<n>", counted from 1. By default, in a graph, by the
+            name that `_allreduce` of this tensor would have: ranks need not group the same tensors, or any.
+        reduce_op: SUM, or AVERAGE: the sums divided by the number of ranks; integers truncate toward zero.
+
+    Returns:
+        Tensors of the inputs' types and shapes in their order, bitwise the same on all ranks.
+
+    Raises:
+        tf.errors.FailedPreconditionError: when it runs: ranks disagree about one of the tensors, or `init()` has not
+            been called. There are no results then; the other tensors have been reduced all the same.
+    """
+    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    names = _names_of_members(tensors, name)
+    results: list[Any] = [None] * len(tensors)
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
+        reduced = _ops.horovod_grouped_allreduce(
+            tensors=[tensors[place] for place in places],
+            tensor_names=[names[place] for place in places],
+            reduce_op=reduce_op,
+            name=name or "HorovodGroupedAllreduce",
+        )
+        for place, result in zip(places, reduced):
+            results[place] = result
+    return results
 
 
 def allgather(tensor: Any, name: str | None = None) -> tf.Tensor:

@@ -201,3 +201,34 @@ with v1.Session() as session:
     assert "failed True" in job.of(0), job
     for rank in range(2):
         assert "then [2. 2.]" in job.of(rank), job
+
+
+# Rank 1 asks for one of the two tensors only, so that the group is partly answered when its step is cancelled.
+PART_OF_A_GROUP = """
+a, b = tf.identity(tf.ones([2]) * (rank + 1), name="a"), tf.identity(tf.ones([3]) * (rank + 1), name="b")
+good = hvd.allreduce(tf.ones([2]) * (rank + 1), average=False)
+asked = hvd.grouped_allreduce([a, b], average=False) if rank == 0 else [hvd.allreduce(a, average=False)]
+bad = failing_after(1.5)
+with v1.Session() as session:
+    begin = time.monotonic()
+    if rank == 0:
+        try:
+            session.run([asked, bad])
+        except tf.errors.OpError as error:
+            say("failed", "a bad batch" in str(error), "after", time.monotonic() - begin)
+    else:
+        say("part", session.run(asked[0]))
+    say("good", session.run(good))
+    say("then", session.run(hvd.grouped_allreduce([a, b], average=False, name="then")))
+"""
+
+
+def test_cancelled_step_ends_a_group_that_is_partly_answered() -> None:
+    job = run(2, PART_OF_A_GROUP)
+    assert job.status == 0, job
+    assert "failed True" in job.of(0), job
+    assert float(job.of(0).split("after ")[1].split()[0]) < 4, job
+    assert "part [3. 3.]" in job.of(1), job
+    for rank in range(2):
+        assert "good [3. 3.]" in job.of(rank), job
+        assert "then [array([3., 3.], dtype=float32), array([3., 3., 3.], dtype=float32)]" in job.of(rank), job
