@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from horovod_tf.tensorflow.collectives import allreduce
-from horovod_tf.tensorflow.optimizer import average_gradients
+from horovod_tf.tensorflow.averaging import average_gradients
 
 
 class _Averaging:
@@ -14,7 +13,7 @@ class _Averaging:
 
     # Of the class, so that one made from the configuration averages too.
     _hvd_scope: str
-    _hvd_devices: dict[str, Any]
+    _hvd_devices: dict[str, str]
     # What get_gradients has averaged and may come to apply_gradients. The objects themselves, so that nothing else can
     # get their identity.
     _hvd_averaged: Sequence[Any] = ()
@@ -23,7 +22,7 @@ class _Averaging:
         done = {id(gradient) for gradient in self._hvd_averaged if gradient is not None}
         if done and all(gradient is None or id(gradient) in done for gradient in gradients):
             return gradients
-        return average_gradients(gradients, self._hvd_scope, lambda one: allreduce(one, **self._hvd_devices))
+        return average_gradients(gradients, self._hvd_scope, **self._hvd_devices)
 
 
 class _AveragingInGetGradients(_Averaging):

@@ -8,16 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod_tf.tensorflow.collectives import allreduce
-from horovod_tf.tensorflow.mpi_ops import size
-
-
-def average_gradients(gradients: list[Any], scope: str, reduce: Callable[[Any], Any]) -> list[Any]:
-    """`reduce` of every gradient, under name scope `scope`; None stays None. Alone, the gradients themselves."""
-    if size() == 1:
-        return list(gradients)
-    with tf.name_scope(scope):
-        return [None if gradient is None else reduce(gradient) for gradient in gradients]
+from horovod_tf.tensorflow.averaging import average_gradients
 
 
 class DistributedOptimizer(tf.compat.v1.train.Optimizer):
@@ -61,7 +52,8 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
         averaged = average_gradients(
             [gradient for gradient, _ in pairs],
             f"{self.get_name()}_Allreduce",
-            lambda gradient: allreduce(gradient, device_dense=self._device_dense, device_sparse=self._device_sparse),
+            device_dense=self._device_dense,
+            device_sparse=self._device_sparse,
         )
         return [(gradient, variable) for gradient, (_, variable) in zip(averaged, pairs)]
 

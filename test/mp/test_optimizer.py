@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 
 import horovod_tf.tensorflow as hvd
-from horovod_tf.tensorflow import mpi_ops
-from tensorflow_support import RANK, SIZE, assert_same, graph_session, v1
+from horovod_tf.tensorflow import averaging, mpi_ops
+from horovod_tf.tensorflow.averaging import SMALL_BYTES
+from tensorflow_support import RANK, SIZE, assert_same, graph_session, several_ranks, v1
 
 MEAN = (SIZE + 1) / 2  # of rank + 1
 Wrap = Callable[[Any], Any]
@@ -160,6 +161,66 @@ def test_gradients_of_each_kind_are_placed_as_asked() -> None:
         session.run(train)
         np.testing.assert_allclose(session.run(dense), np.full(3, -MEAN), rtol=1e-6)
         np.testing.assert_allclose(session.run(table), np.array([[-2 * MEAN] * 3, [0] * 3]), rtol=1e-6)
+
+
+def gradients_of_many_sizes() -> tuple[dict[str, Any], list[tuple[Any, Any]]]:
+    """Averaged gradients of variables of all kinds, by the kind, and the pairs that the optimizer makes."""
+    sizes = {"small": (3,), "tiny": (), "large": (SMALL_BYTES // 4 + 1,), "half": (5,), "largest_small": (128, 128)}
+    weights = [
+        v1.get_variable(name, shape, tf.float16 if name == "half" else tf.float32, v1.zeros_initializer())
+        for name, shape in sizes.items()
+    ]
+    of_any_shape = v1.placeholder_with_default(np.zeros(4, np.float32), (None,))
+    weights.append(v1.get_variable("unknown", initializer=of_any_shape, validate_shape=False))
+    table = v1.get_variable("rows", initializer=np.zeros((2, 3), np.float32))
+    weights += [table, v1.get_variable("half_too", (2,), tf.float16, v1.zeros_initializer())]
+    factor = RANK + 1
+    parts = [tf.cast(tf.reduce_sum(tf.gather(one, [0, 0]) if one is table else one), tf.float32) for one in weights]
+    unused = v1.get_variable("unused", initializer=np.zeros(2, np.float32))
+    optimizer = hvd.DistributedOptimizer(
+        v1.train.GradientDescentOptimizer(1.0), "mine", device_dense="/cpu:0", device_sparse="/device:CPU:0"
+    )
+    pairs = optimizer.compute_gradients(tf.add_n(parts) * factor, [*weights, unused])
+    return {variable.op.name: gradient for gradient, variable in pairs}, pairs
+
+
+@several_ranks
+def test_small_gradients_are_averaged_together_and_others_alone() -> None:
+    with graph_session() as session:
+        found, pairs = gradients_of_many_sizes()
+        ours = [op for op in session.graph.get_operations() if op.type in mpi_ops.OP_TYPES]
+        assert all(op.name.startswith("mine_Allreduce/") and op.device == "/device:CPU:0" for op in ours)
+        groups = [op for op in ours if op.type == "HorovodGroupedAllreduce"]
+        together = [{name for name, one in found.items() if one is not None and one.op is op} for op in groups]
+        assert together == [{"half", "half_too"}, {"small", "tiny", "largest_small"}]
+        assert {found[name].op.type for name in ("large", "unknown")} == {"HorovodAllreduce"}
+        assert isinstance(found["rows"], tf.IndexedSlices)
+        assert found["unused"] is None
+        # What a stall or the timeline shows: the gradients' own names.
+        names = [name.decode() for op in groups for name in op.get_attr("tensor_names")]
+        assert all(name.startswith("HorovodAllreduce_gradients_") for name in names)
+        assert len(set(names)) == 5
+        session.run(v1.global_variables_initializer())
+        for gradient, variable in pairs[:6]:
+            np.testing.assert_allclose(session.run(gradient), np.full(session.run(variable).shape, MEAN), rtol=1e-3)
+
+
+@several_ranks
+def test_ranks_whose_groups_differ_average_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here rank 0 groups all, rank 1 nothing, rank 2 two by two."""
+    monkeypatch.setattr(averaging, "SMALL_BYTES", [1000, -1, 1000][RANK % 3])
+    monkeypatch.setattr(averaging, "GROUP_BYTES", [1000, 1000, 24][RANK % 3])
+    with graph_session() as session:
+        weights = [v1.get_variable(f"w{i}", initializer=np.zeros(3, np.float32)) for i in range(6)]
+        loss = tf.add_n([tf.reduce_sum(weight) * (i + 1) for i, weight in enumerate(weights)]) * (RANK + 1)
+        train = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0)).minimize(loss)
+        groups = [op for op in session.graph.get_operations() if op.type == "HorovodGroupedAllreduce"]
+        assert len(groups) == [1, 0, 3][RANK % 3]
+        session.run(v1.global_variables_initializer())
+        for _ in range(3):
+            session.run(train)
+        for i, weight in enumerate(session.run(weights)):
+            np.testing.assert_allclose(weight, np.full(3, -3 * (i + 1) * MEAN), rtol=1e-6)
 
 
 @pytest.mark.parametrize("adaptive", [True, False], ids=["adam", "momentum"])
