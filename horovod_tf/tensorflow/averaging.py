@@ -12,7 +12,7 @@ from horovod_tf.tensorflow.mpi_ops import size
 # Larger gradients are averaged alone, so that they travel while others are computed. A group is not there before its
 # last gradient, so groups end somewhere, too.
 SMALL_BYTES: Final = 64 * 1024
-GROUP_BYTES: Final = 1024 * 1024
+GROUP_BYTES: Final = 256 * 1024
 
 
 def _bytes_if_small(gradient: Any) -> int | None:
