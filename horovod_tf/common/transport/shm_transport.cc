@@ -182,7 +182,7 @@ void ShmTransport::TakeLetters() {
 Status ShmTransport::Receive(Incoming* message, bool* got) {
   if (inbox_.empty()) {
     // Asked before looking: then all that came before the failure is seen to be there.
-    const Status before = Poll();
+    Status before = Poll();
     TakeLetters();
     *got = !inbox_.empty();
     if (!*got) return before;
