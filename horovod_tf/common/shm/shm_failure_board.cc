@@ -39,7 +39,7 @@ Status ShmFailureBoard::Read() const {
   const ShmFailure& place = segment_->failure(teller);
   const std::optional<StatusCode> code = StatusCodeFromInt(place.code);
   const bool known = code.has_value() && *code != StatusCode::kOk;
-  const Status status = Status::FromCode(known ? *code : StatusCode::kUnknown, place.text);
+  Status status = Status::FromCode(known ? *code : StatusCode::kUnknown, place.text);
   if (teller == rank_ || place.of_this_rank == 0) return status;
   return status.WithContext("rank " + std::to_string(teller) + " failed");
 }
