@@ -9,7 +9,7 @@ import pytest
 
 from support import ROOT, Run
 
-FOLDERS = [".", "base", "protocol", "transport", "collectives", "runtime"]
+FOLDERS = [".", "base", "protocol", "shm", "transport", "collectives", "runtime"]
 # (header, whether tools/boundary knows it); the last are ones that nobody listed.
 HEADERS = [
     ("mpi.h", True),
