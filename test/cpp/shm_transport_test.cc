@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "test/cpp/contract/transport_contract.h"
@@ -59,6 +61,31 @@ TEST(ShmTransport, JobHasFailed_TheEndOfEveryEndpointAbandonsIt) {
     endpoints.clear();
     EXPECT_EQ(abandoned, fails ? 2 : 0);
   }
+}
+
+// Its job has ended by agreement, and its program goes on without destroying it.
+TEST(ShmTransport, APeerIsClosed_WhoeverSendsToItIsNotHeld) {
+  auto endpoints = MakeEndpoints(2);
+  endpoints[0]->Close();
+  EXPECT_TRUE(endpoints[1]->Send(0, std::string(std::size_t{1} << 20, 'x')).ok());
+  const TimePoint begin = Clock::Real().Now();
+  endpoints[1].reset();
+  EXPECT_LT(Clock::Real().Now() - begin, seconds(10));
+}
+
+// Somebody in this process has closed a descriptor that is not its own: nothing is known then.
+TEST(PeerProcesses, DescriptorIsClosed_NobodyIsCalledDead) {
+  std::vector<UniqueFd> processes;
+  processes.push_back(OpenProcess(getpid()));
+  ASSERT_TRUE(processes.front().valid());
+  const int descriptor = processes.front().get();
+  const PeerProcesses peers(std::move(processes));
+  EXPECT_FALSE(peers.Ended(0));
+  const int copy = dup(descriptor);
+  close(descriptor);
+  EXPECT_FALSE(peers.Ended(0));
+  EXPECT_EQ(dup2(copy, descriptor), descriptor);
+  close(copy);
 }
 
 std::unique_ptr<Transport> EndpointOf(const ShmMembership& membership) {

@@ -51,7 +51,7 @@ class ProcessRuntime {
     }
     std::shared_ptr<Job> old = Withdraw();
     // What became of the last job has been told to its tensors.
-    if (old != nullptr) (void)old->runtime->Stop(kReplaced);
+    if (old != nullptr) NoteEndOf(old->runtime->Stop(kReplaced));
     old.reset();  // its endpoint has left before the next one is there
     DestroyLeft();
     Status status = StartNew();
@@ -82,6 +82,7 @@ class ProcessRuntime {
     Status status = job == nullptr ? Status::Ok() : job->runtime->Stop(reason);
     // On a thread of the job, the job cannot end; the next init or shutdown takes it away.
     if (OnGuestThread()) return status;
+    NoteEndOf(status);
     if (job != nullptr) {
       MutexLock lock(mutex_);
       if (job_ == job) {
@@ -94,6 +95,9 @@ class ProcessRuntime {
     DestroyLeft();
     return status;
   }
+
+  // Whether every job that has been stopped here had ended well.
+  bool AllEndedWell() const { return all_ended_well_.load(std::memory_order_acquire); }
 
   // OK, or why nothing of the job may be used here: this process is a fork of the one that has it.
   Status Forked() const {
@@ -163,6 +167,10 @@ class ProcessRuntime {
     return job->runtime->Start();
   }
 
+  void NoteEndOf(const Status& stopped) {
+    if (!stopped.ok()) all_ended_well_.store(false, std::memory_order_release);
+  }
+
   std::shared_ptr<Job> Withdraw() {
     MutexLock lock(mutex_);
     initialized_ = false;
@@ -202,6 +210,7 @@ class ProcessRuntime {
   bool initialized_ HVD_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Job> job_ HVD_GUARDED_BY(mutex_);
   Status ended_ HVD_GUARDED_BY(mutex_) = NotInitializedStatus();
+  std::atomic<bool> all_ended_well_{true};
   Mutex left_mutex_;
   std::vector<std::unique_ptr<Job>> left_ HVD_GUARDED_BY(left_mutex_);
 };
@@ -221,8 +230,10 @@ Status ProcessShutdown(std::string_view reason) { return Process().Shutdown(reas
 Status ProcessFinalize() {
   // What a forked child inherited is not its own to finalise.
   if (!Process().Forked().ok()) return Status::Ok();
-  // A job that could not be stopped still uses what would be finalised.
-  return Process().Copy() == nullptr ? FinalizeWorlds() : Status::Ok();
+  // A job that could not be stopped still uses what would be finalised; the ranks of one that has
+  // failed do not come.
+  const bool may = Process().Copy() == nullptr && Process().AllEndedWell();
+  return may ? FinalizeWorlds() : Status::Ok();
 }
 
 std::optional<Topology> ProcessTopology() {

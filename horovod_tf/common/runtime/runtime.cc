@@ -97,7 +97,11 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
 
   void StopBeforeDestruction() {
     HVD_CHECK(!OnBackgroundThread(), "a runtime was destroyed by one of its own callbacks");
-    if (state() == RuntimeState::kIdle) return;
+    if (state() == RuntimeState::kIdle) {
+      // The others may be waiting for this rank already.
+      transport_.Abort(Status::Cancelled("it left the job before the job had begun"));
+      return;
+    }
     lifecycle_.AskToStop("its runtime was destroyed");
     transport_.Wake();
     const Status ended = AwaitEnd();  // what became of it has been told to its tensors
@@ -125,6 +129,7 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     }
     if (!status.ok()) Fail(status);
     FinishEverything();
+    if (status.ok()) transport_.Close();
     lifecycle_.FinishDraining();
     // Before the end is known: afterwards the system may give this thread's id to another.
     thread_id_.store(std::thread::id(), std::memory_order_release);

@@ -17,7 +17,8 @@ UniqueFd OpenProcess(pid_t pid) { return UniqueFd(static_cast<int>(syscall(kPidf
 bool PeerProcesses::Ended(int rank) const {
   if (!watches(rank)) return false;
   pollfd process{processes_[static_cast<std::size_t>(rank)].get(), POLLIN, 0};
-  return poll(&process, 1, 0) > 0;
+  // Anything else is about the descriptor, which somebody in this process may have closed.
+  return poll(&process, 1, 0) > 0 && (process.revents & POLLIN) != 0;
 }
 
 }  // namespace horovod_tf

@@ -1,12 +1,11 @@
 #include "horovod_tf/common/shm/shm_failure_board.h"
 
-#include <algorithm>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "horovod_tf/common/base/check.h"
+#include "horovod_tf/common/base/utf8.h"
 #include "horovod_tf/common/shm/shm_bell.h"
 #include "horovod_tf/common/shm/shm_futex.h"
 
@@ -19,6 +18,7 @@ ShmFailureBoard::ShmFailureBoard(int rank, std::shared_ptr<ShmSegment> segment)
 
 void ShmFailureBoard::Tell(Subject subject, const Status& cause) {
   HVD_CHECK(!cause.ok(), "a failure has a cause");
+  bool first = false;
   {
     MutexLock lock(mutex_);
     if (written_) return;
@@ -26,12 +26,13 @@ void ShmFailureBoard::Tell(Subject subject, const Status& cause) {
     ShmFailure& place = segment_->failure(rank_);
     place.code = static_cast<std::int32_t>(cause.code());
     place.of_this_rank = subject == Subject::kThisRank ? 1 : 0;
-    const std::size_t length = std::min(cause.message().size(), ShmFailure::kTextBytes - 1);
-    std::memcpy(place.text, cause.message().data(), length);
+    CopyUtf8(cause.message(), place.text, ShmFailure::kTextBytes - 1);
+    // Under the lock: whoever comes second, and writes nothing, finds the failure.
+    std::uint32_t nobody = 0;
+    const auto mine = static_cast<std::uint32_t>(rank_) + 1;
+    first = segment_->header().first_failed.compare_exchange_strong(nobody, mine);
   }
-  std::uint32_t nobody = 0;
-  const auto mine = static_cast<std::uint32_t>(rank_) + 1;
-  if (segment_->header().first_failed.compare_exchange_strong(nobody, mine)) WakeAll();
+  if (first) WakeAll();
 }
 
 Status ShmFailureBoard::Read() const {

@@ -57,7 +57,8 @@ struct alignas(kShmLine) ShmMailbox {
   std::atomic<std::uint64_t> reserved;                 // words, by all who put something in
   ShmWord room_wanted;                                 // whether one of them waits for room
   alignas(kShmLine) std::atomic<std::uint64_t> taken;  // words, by the owner
-  ShmWord closed;                                      // the owner will not look any more
+  ShmWord closed;                                      // the owner takes nothing any more
+  ShmWord left;                                        // and owes nobody anything
   alignas(kShmLine) std::atomic<std::uint64_t> ring[kWords];
 };
 

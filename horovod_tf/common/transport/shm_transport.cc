@@ -90,6 +90,7 @@ class ShmTransport final : public Transport {
     wake_.store(true, std::memory_order_release);
     Ring(bell_);
   }
+  void Close() override { mailbox_.closed.store(1, std::memory_order_release); }
   void Abort(const Status& cause) override {
     HVD_CHECK(!cause.ok(), "an abort needs a cause");
     member_.failures->Tell(ShmFailureBoard::Subject::kThisRank, cause);
@@ -102,7 +103,11 @@ class ShmTransport final : public Transport {
 
  private:
   ShmMailbox& mailbox(int rank) const { return member_.segment->mailbox(rank); }
-  bool HasLeft(int rank) const { return mailbox(rank).closed.load(std::memory_order_acquire) != 0; }
+  // Whether it takes messages no more; and whether it owes none, so that its end is no failure.
+  bool IsClosed(int rank) const {
+    return mailbox(rank).closed.load(std::memory_order_acquire) != 0;
+  }
+  bool HasLeft(int rank) const { return mailbox(rank).left.load(std::memory_order_acquire) != 0; }
   bool Sent(int to);
   bool FlushAll();
   void TakeLetters();
@@ -122,25 +127,29 @@ class ShmTransport final : public Transport {
   std::deque<Incoming> inbox_;
 };
 
-// After a failure there is nothing to see off: all read it in the shared memory.
+// After a failure there is nothing to see off: all read it in the shared memory. Who gives up
+// before everything was taken does not say that it has left: its end is the others' business.
 ShmTransport::~ShmTransport() {
+  ShmTransport::Close();
   const TimePoint deadline = AfterDelay(Clock::Real().Now(), kFarewell);
   while (true) {
     const std::uint32_t rings = bell_.rung.load(std::memory_order_acquire);
-    if (!health().ok() || FlushAll()) break;
+    if (!health().ok() || FlushAll()) {
+      mailbox_.left.store(1, std::memory_order_release);
+      break;
+    }
     const TimePoint now = Clock::Real().Now();
     if (now >= deadline) break;
     WaitForRing(bell_, rings, std::min<Duration>(deadline - now, kFirstLook));
   }
-  mailbox_.closed.store(1, std::memory_order_release);
   if (!health().ok() && abandon_) abandon_();
 }
 
-// To somebody who will not look any more everything is.
+// To somebody who takes nothing any more everything is.
 bool ShmTransport::Sent(int to) {
   Outbox& outbox = outboxes_[static_cast<std::size_t>(to)];
   if (outbox.empty()) return true;
-  if (HasLeft(to) || member_.processes->Ended(to)) outbox.Clear();
+  if (IsClosed(to) || member_.processes->Ended(to)) outbox.Clear();
   if (outbox.Flush(rank(), mailbox(to))) Ring(member_.segment->bell(to));
   return outbox.empty();
 }
@@ -166,9 +175,10 @@ void ShmTransport::RingAll() const {
 
 void ShmTransport::TakeLetters() {
   Letter letter;
+  bool somebody_waits = false;
   bool room_wanted = false;
   while (TakeLetter(mailbox_, &letter, &room_wanted)) {
-    if (room_wanted) RingAll();
+    somebody_waits = somebody_waits || room_wanted;
     std::string& begun = begun_[static_cast<std::size_t>(letter.from)];
     if (letter.last && begun.empty()) {
       inbox_.push_back({letter.from, std::move(letter.bytes)});
@@ -177,6 +187,7 @@ void ShmTransport::TakeLetters() {
     begun += letter.bytes;
     if (letter.last) inbox_.push_back({letter.from, std::exchange(begun, std::string())});
   }
+  if (somebody_waits) RingAll();
 }
 
 Status ShmTransport::Receive(Incoming* message, bool* got) {

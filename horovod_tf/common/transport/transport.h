@@ -51,6 +51,10 @@ class Transport {
   // Ends the current or the next Wait.
   virtual void Wake() = 0;
 
+  // The job has ended by agreement: nothing will be received here any more, and what others still
+  // send need not be kept for this rank. For the driving thread, as its last call.
+  virtual void Close() {}
+
   // The job has failed here: tells every peer at once, without waiting for anybody. The first call
   // anywhere decides the text; `cause` is not OK. Later calls do nothing.
   virtual void Abort(const Status& cause) = 0;
