@@ -139,6 +139,26 @@ TEST(ShmTransportProcesses, ARankIsKilledWhileOthersWait_TheyNameIt) {
   }
 }
 
+// Every wait ends long before one would look: they count together.
+TEST(ShmTransportProcesses, ARankIsKilledWhileAnotherIsKeptBusy_ItIsNamed) {
+  ForkedRanks ranks(2, 4096);
+  ranks.StartMembers([](const ShmMembership& membership) {
+    const auto transport = EndpointOf(membership);
+    if (transport->rank() == 1) std::this_thread::sleep_for(seconds(60));
+    const TimePoint deadline = FromNow(seconds(20));
+    while (transport->health().ok() && Clock::Real().Now() < deadline) {
+      transport->Wake();
+      transport->Wait(deadline, Expectation::kAnswer);
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return transport->health().message().substr(0, 12) == "rank 1 ended" ? kFailedAsExpected : 1;
+  });
+  std::this_thread::sleep_for(milliseconds(150));
+  ranks.Signal(1, SIGKILL);
+  EXPECT_EQ(ranks.Wait(1), 1000 + SIGKILL);
+  EXPECT_EQ(ranks.Wait(0), kFailedAsExpected);
+}
+
 // Only one waits for something; the idle one hears of it.
 TEST(ShmTransportProcesses, ARankIsKilled_TheIdleOnesAreTold) {
   ForkedRanks ranks(3, 4096);

@@ -55,10 +55,6 @@ class MpiTransport final : public Transport {
   const std::string& host() const override { return world_->host(); }
 
   Status Send(int to, std::string bytes) override;
-  Status Broadcast(const std::string& bytes) override {
-    HVD_RETURN_IF_ERROR(health());  // also where there is nobody to send to
-    return Transport::Broadcast(bytes);
-  }
   Status Receive(Incoming* message, bool* got) override;
   void Wait(TimePoint deadline, Expectation expectation) override;
   void Wake() override;

@@ -11,6 +11,10 @@ void Ring(ShmBell& bell) {
   if (bell.asleep.load(std::memory_order_seq_cst) != 0) FutexWakeAll(bell.rung);
 }
 
+void RingAll(const ShmSegment& segment) {
+  for (int rank = 0; rank < segment.ranks(); ++rank) Ring(segment.bell(rank));
+}
+
 void WaitForRing(ShmBell& bell, std::uint32_t seen, Duration limit) {
   if (limit <= Duration::zero()) return;
   bell.asleep.store(1, std::memory_order_seq_cst);

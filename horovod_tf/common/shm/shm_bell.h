@@ -15,6 +15,7 @@ namespace horovod_tf {
 
 // Cheap where nobody sleeps.
 void Ring(ShmBell& bell);
+void RingAll(const ShmSegment& segment);
 // Sleeps until `rung` is not `seen`, or for `limit`; may return early.
 void WaitForRing(ShmBell& bell, std::uint32_t seen, Duration limit);
 

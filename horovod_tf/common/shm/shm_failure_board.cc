@@ -50,7 +50,7 @@ void ShmFailureBoard::WakeAll() const {
     FutexWakeAll(segment_->header().published[i].arrived);
     FutexWakeAll(segment_->header().released[i].arrived);
   }
-  for (int rank = 0; rank < segment_->ranks(); ++rank) Ring(segment_->bell(rank));
+  RingAll(*segment_);
 }
 
 }  // namespace horovod_tf

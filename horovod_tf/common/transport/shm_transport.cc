@@ -80,10 +80,6 @@ class ShmTransport final : public Transport {
   const std::string& host() const override { return host_; }
 
   Status Send(int to, std::string bytes) override;
-  Status Broadcast(const std::string& bytes) override {
-    HVD_RETURN_IF_ERROR(health());  // also where there is nobody to send to
-    return Transport::Broadcast(bytes);
-  }
   Status Receive(Incoming* message, bool* got) override;
   void Wait(TimePoint deadline, Expectation expectation) override;
   void Wake() override {
@@ -111,7 +107,7 @@ class ShmTransport final : public Transport {
   bool Sent(int to);
   bool FlushAll();
   void TakeLetters();
-  void RingAll() const;
+  bool IsTimeToLook(TimePoint now, bool expects);
   void LookForTheDead();
 
   const ShmMembership member_;
@@ -125,6 +121,9 @@ class ShmTransport final : public Transport {
   std::vector<Outbox> outboxes_;
   std::vector<std::string> begun_;  // messages whose last part has not come
   std::deque<Incoming> inbox_;
+  // While an answer is expected, over any number of waits: kNever while none is.
+  TimePoint next_look_ = kNever;
+  Duration between_looks_ = kFirstLook;
 };
 
 // After a failure there is nothing to see off: all read it in the shared memory. Who gives up
@@ -145,12 +144,12 @@ ShmTransport::~ShmTransport() {
   if (!health().ok() && abandon_) abandon_();
 }
 
-// To somebody who takes nothing any more everything is.
+// To somebody who takes nothing any more everything is. Asked last, since it takes a system call.
 bool ShmTransport::Sent(int to) {
   Outbox& outbox = outboxes_[static_cast<std::size_t>(to)];
   if (outbox.empty()) return true;
-  if (IsClosed(to) || member_.processes->Ended(to)) outbox.Clear();
   if (outbox.Flush(rank(), mailbox(to))) Ring(member_.segment->bell(to));
+  if (!outbox.empty() && (IsClosed(to) || member_.processes->Ended(to))) outbox.Clear();
   return outbox.empty();
 }
 
@@ -163,14 +162,9 @@ bool ShmTransport::FlushAll() {
 Status ShmTransport::Send(int to, std::string bytes) {
   HVD_CHECK(to >= 0 && to < size() && to != rank(), "a message goes to another rank");
   HVD_RETURN_IF_ERROR(health());
-  Outbox& outbox = outboxes_[static_cast<std::size_t>(to)];
-  outbox.Add(std::move(bytes));
-  if (outbox.Flush(rank(), mailbox(to))) Ring(member_.segment->bell(to));
+  outboxes_[static_cast<std::size_t>(to)].Add(std::move(bytes));
+  static_cast<void>(Sent(to));  // what is not goes later
   return Status::Ok();
-}
-
-void ShmTransport::RingAll() const {
-  for (int rank = 0; rank < size(); ++rank) Ring(member_.segment->bell(rank));
 }
 
 void ShmTransport::TakeLetters() {
@@ -178,6 +172,7 @@ void ShmTransport::TakeLetters() {
   bool somebody_waits = false;
   bool room_wanted = false;
   while (TakeLetter(mailbox_, &letter, &room_wanted)) {
+    next_look_ = kNever;
     somebody_waits = somebody_waits || room_wanted;
     std::string& begun = begun_[static_cast<std::size_t>(letter.from)];
     if (letter.last && begun.empty()) {
@@ -187,7 +182,7 @@ void ShmTransport::TakeLetters() {
     begun += letter.bytes;
     if (letter.last) inbox_.push_back({letter.from, std::exchange(begun, std::string())});
   }
-  if (somebody_waits) RingAll();
+  if (somebody_waits) RingAll(*member_.segment);
 }
 
 Status ShmTransport::Receive(Incoming* message, bool* got) {
@@ -208,8 +203,8 @@ void ShmTransport::Wait(TimePoint deadline, Expectation expectation) {
   const Clock& clock = Clock::Real();
   const bool expects = expectation == Expectation::kAnswer;
   const TimePoint spin_end = clock.Now() + (expects ? Duration(kSpin) : Duration::zero());
-  Duration look = kFirstLook;
   while (true) {
+    if (IsTimeToLook(clock.Now(), expects)) LookForTheDead();
     const std::uint32_t rings = bell_.rung.load(std::memory_order_acquire);
     if (wake_.load(std::memory_order_relaxed) && wake_.exchange(false)) return;
     if (!Poll().ok() || !inbox_.empty() || HasLetter(mailbox_)) return;
@@ -219,12 +214,23 @@ void ShmTransport::Wait(TimePoint deadline, Expectation expectation) {
       sched_yield();
       continue;
     }
-    const TimePoint end = expects ? std::min(deadline, now + look) : deadline;
-    WaitForRing(bell_, rings, end - now);
-    if (!expects || clock.Now() < end) continue;
-    LookForTheDead();
-    look = std::min<Duration>(2 * look, kLongestBetweenLooks);
+    WaitForRing(bell_, rings, std::min(deadline, next_look_) - now);
   }
+}
+
+// Counted over waits, which end whenever this rank itself has something new: or a rank that is kept
+// busy would never look.
+bool ShmTransport::IsTimeToLook(TimePoint now, bool expects) {
+  if (!expects) {
+    next_look_ = kNever;
+    return false;
+  }
+  const bool armed = next_look_ != kNever;
+  if (armed && now < next_look_) return false;
+  between_looks_ =
+      armed ? std::min<Duration>(2 * between_looks_, kLongestBetweenLooks) : Duration(kFirstLook);
+  next_look_ = now + between_looks_;
+  return armed;
 }
 
 // What a process had put into the mailbox before its end is looked at first.
