@@ -71,6 +71,7 @@ def run(steps: int, batch: int, model_dir: str) -> None:
         model,
         config=estimator.RunConfig(
             model_dir,
+            tf_random_seed=0,  # run again, it says the same
             session_config=v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1),
             save_checkpoints_steps=200 if first else None,
             save_checkpoints_secs=None,

@@ -155,6 +155,7 @@ def main() -> int:
     v1.disable_eager_execution()
     v1.logging.set_verbosity(v1.logging.ERROR)
     hvd.init()
+    v1.set_random_seed(0)  # the weights before the first step: run again, it says the same
     first = hvd.rank() == 0
     if first:
         print(f"{hvd.size()} ranks, {arguments.batch} images per rank and step", flush=True)

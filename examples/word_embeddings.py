@@ -118,6 +118,7 @@ def main() -> int:
     v1.disable_eager_execution()
     v1.logging.set_verbosity(v1.logging.ERROR)
     hvd.init()
+    v1.set_random_seed(hvd.rank())  # run again, it says the same; each rank draws negative samples of its own
     words, text = read_text()
     if hvd.rank() == 0:
         print(f"{len(text)} words of text, {hvd.size()} ranks", flush=True)
