@@ -300,19 +300,25 @@ TEST(Config, NameThatIsThereTwice_CountsTheFirstTime) {
       3);
 }
 
-TEST(Config, StallShutdownBeforeTheWarning_IsRaisedWithANotice) {
-  const Config config = Parsed({{"HOROVOD_STALL_CHECK_TIME_SECONDS", "90"},
-                                {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "45.5"}});
-  EXPECT_EQ(config.stall_shutdown_time, seconds(90));
-  EXPECT_EQ(config.notices,
-            (std::vector<std::string>{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (45.5) is less than "
-                                      "HOROVOD_STALL_CHECK_TIME_SECONDS (90) and is taken as 90"}));
-  const Config equal = Parsed(
-      {{"HOROVOD_STALL_CHECK_TIME_SECONDS", "90"}, {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "90"}});
-  EXPECT_TRUE(equal.notices.empty());
-  const Config never = Parsed({{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0"}});
-  EXPECT_TRUE(never.notices.empty());
+TEST(Config, StallShutdown_StandsAsItIsSet) {
+  for (const char* warning : {"1", "60", "90", "3600"}) {
+    const Config config = Parsed({{"HOROVOD_STALL_CHECK_TIME_SECONDS", warning},
+                                  {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "45.5"}});
+    EXPECT_EQ(config.stall_shutdown_time, milliseconds(45500));
+    EXPECT_TRUE(config.notices.empty());
+  }
+  const Config never = Parsed(
+      {{"HOROVOD_STALL_CHECK_TIME_SECONDS", "90"}, {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0"}});
   EXPECT_EQ(never.stall_shutdown_time, Duration::zero());
+}
+
+TEST(Config, StallShutdownThatIsNotSet_DoesNotForestallTheWarning) {
+  const auto limit = [](const char* warning) {
+    return Parsed({{"HOROVOD_STALL_CHECK_TIME_SECONDS", warning}}).stall_shutdown_time;
+  };
+  EXPECT_EQ(limit("1"), seconds(600));
+  EXPECT_EQ(limit("60"), seconds(600));
+  EXPECT_EQ(limit("3600"), seconds(36000));
 }
 
 TEST(Config, DynamicTimeline_IsNoFileOfThatName) {

@@ -200,7 +200,7 @@ TEST_F(CoordinatorCycleTimeTest, HoldsCompleteTensorsBackForTheOthers) {
   const auto records = Advance();
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(std::get<ExecuteRecord>(records[0]).ids, (std::vector<TensorId>{0, 1}));
-  EXPECT_EQ(coordinator_->NextDeadline(), kStart + FromSeconds(60));  // c's stall
+  EXPECT_EQ(coordinator_->NextDeadline(), kStart + FromSeconds(58));  // c's stall
 }
 
 TEST_F(CoordinatorCycleTimeTest, EndsWhenNothingElseIsAwaited) {
@@ -303,7 +303,7 @@ TEST_F(CoordinatorStallTest, WarnsOncePerIntervalNamingTensorsAndRanks) {
   Make(Options(3));
   Teach(3, a_);
   ASSERT_TRUE(ById(1, {0}).ok());
-  EXPECT_EQ(coordinator_->NextDeadline(), kStart + FromSeconds(60));
+  EXPECT_EQ(coordinator_->NextDeadline(), kStart + FromSeconds(58));
   now_ += FromSeconds(30);
   ASSERT_TRUE(Full(2, b_).ok());
   now_ = kStart + FromSeconds(59);
@@ -318,7 +318,7 @@ TEST_F(CoordinatorStallTest, WarnsOncePerIntervalNamingTensorsAndRanks) {
   EXPECT_NE(warnings[0].find("ready ranks: 1]"), std::string::npos) << warnings[0];
   EXPECT_NE(warnings[0].find("missing ranks: 0, 2]"), std::string::npos) << warnings[0];
   EXPECT_TRUE(coordinator_->TakeWarnings().empty());
-  EXPECT_EQ(coordinator_->NextDeadline(), kStart + FromSeconds(120));
+  EXPECT_EQ(coordinator_->NextDeadline(), kStart + FromSeconds(118));
   now_ = kStart + FromSeconds(119);
   Advance();
   EXPECT_TRUE(coordinator_->TakeWarnings().empty());
@@ -327,6 +327,40 @@ TEST_F(CoordinatorStallTest, WarnsOncePerIntervalNamingTensorsAndRanks) {
   warnings = coordinator_->TakeWarnings();
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("'b'"), std::string::npos) << warnings[0];
+}
+
+TEST_F(CoordinatorStallTest, AsksWhomItWillComplainOfAndSaysWhatTheyDo) {
+  CoordinatorOptions options = Options(3);
+  options.stall.shutdown_time = FromSeconds(90);
+  Make(options);
+  Teach(3, a_);
+  ASSERT_TRUE(Full(1, b_).ok());
+  now_ = kStart + FromSeconds(58);
+  EXPECT_TRUE(Advance().empty());
+  EXPECT_EQ(coordinator_->TakeInquiries(), (std::vector<int>{0, 2}));
+  EXPECT_EQ(coordinator_->NextDeadline(), kStart + FromSeconds(60));
+  coordinator_->OnReport(0, Report{1, "allreduce of 'a'", 57000, {}}, now_);
+  now_ = kStart + FromSeconds(60);
+  EXPECT_TRUE(Advance().empty());
+  const std::vector<std::string> warnings = coordinator_->TakeWarnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  for (const char* part :
+       {"Rank 0 is in its own code for 59 s, since allreduce of 'a', its collective 1.",
+        "Rank 2 has not answered for 2 s"}) {
+    EXPECT_NE(warnings[0].find(part), std::string::npos) << part << " not in " << warnings[0];
+  }
+  // Who owes an answer is not asked again.
+  now_ = kStart + FromSeconds(88);
+  Advance();
+  EXPECT_EQ(coordinator_->TakeInquiries(), std::vector<int>{0});
+  now_ = kStart + FromSeconds(90);
+  const auto records = Advance();
+  ASSERT_EQ(records.size(), 1u);
+  const Status status = std::get<ShutdownRecord>(records[0]).status;
+  for (const char* part :
+       {"executed 1 collectives; this is number 2", "Rank 2 has not answered for 32 s"}) {
+    EXPECT_NE(status.message().find(part), std::string::npos) << part << " not in " << status;
+  }
 }
 
 TEST_F(CoordinatorStallTest, BusyJobNeverWarnsAndTheDeadlineAlwaysMovesOn) {
@@ -354,7 +388,7 @@ TEST_F(CoordinatorStallTest, ShutsDownAfterTheShutdownTime) {
   ASSERT_TRUE(Full(1, a_).ok());
   now_ = kStart + FromSeconds(60);
   EXPECT_TRUE(Advance().empty());
-  EXPECT_EQ(coordinator_->NextDeadline(), kStart + FromSeconds(90));
+  EXPECT_EQ(coordinator_->NextDeadline(), kStart + FromSeconds(88));
   now_ = kStart + FromSeconds(90);
   const auto records = Advance();
   ASSERT_EQ(records.size(), 1u);

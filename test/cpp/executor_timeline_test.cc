@@ -52,7 +52,7 @@ class ExecutorTimelineTest : public ExecutorTest {
     TimelineOptions options;
     options.path = path_;
     EXPECT_TRUE(Timeline::Open(options, Clock::Real(), &timeline_).ok());
-    executor_ = std::make_unique<Executor>(backends_, *transports_[1], timeline_.get());
+    executor_ = MakeExecutor(timeline_.get());
   }
   ~ExecutorTimelineTest() override { std::remove(path_.c_str()); }
 

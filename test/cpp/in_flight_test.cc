@@ -20,9 +20,9 @@ TensorEntry Named(const std::string& name, std::vector<std::string>* ended) {
 TEST(InFlight, Take_GivesTheEntriesInTheOrderOfTheTokens) {
   std::vector<std::string> ended;
   InFlight in_flight;
-  const Token a = in_flight.Add(Named("a", &ended));
-  const Token b = in_flight.Add(Named("b", &ended));
-  const Token c = in_flight.Add(Named("c", &ended));
+  const Token a = in_flight.Add(Named("a", &ended), TimePoint());
+  const Token b = in_flight.Add(Named("b", &ended), TimePoint());
+  const Token c = in_flight.Add(Named("c", &ended), TimePoint());
   std::vector<TensorEntry> taken = in_flight.Take({c, a});
   ASSERT_EQ(taken.size(), 2U);
   EXPECT_EQ(taken[0].request.name, "c");
@@ -37,8 +37,8 @@ TEST(InFlight, Tokens_AreUsedAgainSoThatTheTableDoesNotGrow) {
   std::vector<std::string> ended;
   InFlight in_flight;
   for (int i = 0; i < 1000; ++i) {
-    const Token one = in_flight.Add(Named("one", &ended));
-    const Token two = in_flight.Add(Named("two", &ended));
+    const Token one = in_flight.Add(Named("one", &ended), TimePoint());
+    const Token two = in_flight.Add(Named("two", &ended), TimePoint());
     ASSERT_LT(one, 2U);
     ASSERT_LT(two, 2U);
     ASSERT_NE(one, two);
@@ -51,8 +51,8 @@ TEST(InFlight, Empty_WhenEverythingThatWasAddedIsTaken) {
   std::vector<std::string> ended;
   InFlight in_flight;
   EXPECT_TRUE(in_flight.empty());
-  const Token a = in_flight.Add(Named("a", &ended));
-  const Token b = in_flight.Add(Named("b", &ended));
+  const Token a = in_flight.Add(Named("a", &ended), TimePoint());
+  const Token b = in_flight.Add(Named("b", &ended), TimePoint());
   FinishAll(in_flight.Take({a}), Status::Ok());
   EXPECT_FALSE(in_flight.empty());
   FinishAll(in_flight.Take({b}), Status::Ok());
@@ -65,9 +65,9 @@ TEST(InFlight, FindAll_KnowsTheTicketsOfWhatIsThere) {
   const auto with_ticket = [&](const std::string& name, std::uint64_t ticket) {
     TensorEntry entry = Named(name, &ended);
     entry.ticket = ticket;
-    return in_flight.Add(std::move(entry));
+    return in_flight.Add(std::move(entry), TimePoint());
   };
-  in_flight.Add(Named("without a ticket", &ended));
+  in_flight.Add(Named("without a ticket", &ended), TimePoint());
   const Token a = with_ticket("a", 7);
   const Token b = with_ticket("b", 8);
   const Token c = with_ticket("c", 7);
@@ -83,9 +83,9 @@ TEST(InFlight, FindAll_KnowsTheTicketsOfWhatIsThere) {
 TEST(InFlight, TakeAll_TakesOnlyWhatIsThere) {
   std::vector<std::string> ended;
   InFlight in_flight;
-  const Token a = in_flight.Add(Named("a", &ended));
-  in_flight.Add(Named("b", &ended));
-  in_flight.Add(Named("c", &ended));
+  const Token a = in_flight.Add(Named("a", &ended), TimePoint());
+  in_flight.Add(Named("b", &ended), TimePoint());
+  in_flight.Add(Named("c", &ended), TimePoint());
   FinishAll(in_flight.Take({a}), Status::Ok());
   FinishAll(in_flight.TakeAll(), Status::Aborted("end"));
   EXPECT_EQ(ended, (std::vector<std::string>{"a: ", "b: end", "c: end"}));

@@ -1,5 +1,5 @@
 // What messages mean: validation, definitions, and each message field by field through the codec.
-// message_codec_test.cc has what a decoder does with bytes that are wrong.
+// message_decoder_test.cc has what a decoder does with bytes that are wrong.
 #include "horovod_tf/common/protocol/message.h"
 
 #include <gtest/gtest.h>
@@ -82,6 +82,25 @@ TEST(Message, Hello_KeepsEveryField) {
   EXPECT_EQ(hello.host, "node-7");
   EXPECT_EQ(hello.agreements,
             (std::vector<std::pair<std::string, std::string>>{{"A", "1"}, {"B", ""}, {"", "c"}}));
+}
+
+TEST(Message, Report_KeepsEveryField) {
+  const Report report =
+      Travel(Report{1u << 20, "allreduce of 'x'", 61000, {{"y", 7, {0, 2}}, {"z", 0, {}}}});
+  EXPECT_EQ(report.executed, 1u << 20);
+  EXPECT_EQ(report.last, "allreduce of 'x'");
+  EXPECT_EQ(report.milliseconds, 61000u);
+  ASSERT_EQ(report.waiting.size(), 2u);
+  EXPECT_EQ(report.waiting[0].name, "y");
+  EXPECT_EQ(report.waiting[0].milliseconds, 7u);
+  EXPECT_EQ(report.waiting[0].missing_ranks, (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_EQ(report.waiting[1].name, "z");
+  EXPECT_TRUE(report.waiting[1].missing_ranks.empty());
+}
+
+TEST(Message, Inquiry_HasNoFields) {
+  Travel(Inquiry());
+  EXPECT_EQ(EncodeMessage(Inquiry()).size(), 9u);
 }
 
 TEST(Message, Welcome_KeepsHostsOrTheReason) {
@@ -223,7 +242,7 @@ TEST(Message, Bytes_AreThoseOfTheSpecification) {
   announce.applied = 300;
   announce.known = {8, 9, 10};
   EXPECT_EQ(EncodeMessage(announce),
-            "\x56\x48\x02\x03\x00\x07\x00\x00\x00"  // frame
+            "\x56\x48\x03\x03\x00\x07\x00\x00\x00"  // frame
             "\x00\xAC\x02"                          // flags, applied
             "\x02\x08\x02"                          // known
             "\x00"s);                               // requests
@@ -232,7 +251,7 @@ TEST(Message, Bytes_AreThoseOfTheSpecification) {
   TensorDefinition definition;
   definition.common = request;
   EXPECT_EQ(EncodeMessage(Log{2, {DefineRecord{8, definition}, ExecuteRecord{{8}}}}, 1),
-            "\x56\x48\x02\x04\x01\x24\x00\x00\x00"  // frame
+            "\x56\x48\x03\x04\x01\x24\x00\x00\x00"  // frame
             "\x02\x02"                              // first sequence, records
             "\x01\x08"                              // Define 8
             "\x01w\x00\x07\x01\x01"                 // name, kind, type, operation, flags

@@ -172,6 +172,64 @@ TEST(RuntimeAgainstPeer, StopWhileStarting_GivesTheStartUp) {
   EXPECT_EQ(duet.runtime->state(), RuntimeState::kFailed);
 }
 
+// ---- who is there
+// --------------------------------------------------------------------------------
+
+// A runtime as rank 1 that has started; the test is rank 0.
+void Welcome1(Duet* duet) {
+  ASSERT_TRUE(std::holds_alternative<Hello>(duet->Next()));
+  duet->Say(Welcome{Status::Ok(), {"host-a", "host-b"}});
+  ASSERT_TRUE(duet->Started().ok()) << duet->Started();
+}
+
+TEST(RuntimeAgainstPeer, AnInquiry_IsAnsweredWithWhatTheRankDoes) {
+  Duet duet(1);
+  ASSERT_NO_FATAL_FAILURE(Welcome1(&duet));
+  duet.Say(Inquiry());
+  Message answer = duet.Next();
+  ASSERT_TRUE(std::holds_alternative<Report>(answer));
+  EXPECT_EQ(std::get<Report>(answer).executed, 0u);
+  EXPECT_EQ(std::get<Report>(answer).last, "");
+  EXPECT_TRUE(std::get<Report>(answer).waiting.empty());
+
+  const TestTensorPtr done = Submit(*duet.runtime, TestSpec{"done"}, 1, 2);
+  Message asked = duet.Next();
+  ASSERT_TRUE(std::holds_alternative<Announce>(asked));
+  duet.Say(
+      Log{0, {ExecuteOnceRecord{TensorDefinition{std::get<Announce>(asked).requests[0], {}, {}}}}});
+  ASSERT_TRUE(done->Wait());
+  const TestTensorPtr open = Submit(*duet.runtime, TestSpec{"open"}, 1, 2);
+  ASSERT_TRUE(std::holds_alternative<Announce>(duet.Next()));
+  duet.Say(Inquiry());
+  answer = duet.Next();
+  ASSERT_TRUE(std::holds_alternative<Report>(answer));
+  EXPECT_EQ(std::get<Report>(answer).executed, 1u);
+  EXPECT_EQ(std::get<Report>(answer).last, "allreduce of 'done'");
+  ASSERT_EQ(std::get<Report>(answer).waiting.size(), 1u);
+  EXPECT_EQ(std::get<Report>(answer).waiting[0].name, "open");
+  duet.peer->Abort(Status::Unknown("the test is over"));
+  EXPECT_TRUE(open->Wait());
+}
+
+TEST(RuntimeAgainstPeer, ASilentRankZero_IsAskedAndThenEndsTheJob) {
+  Duet duet(1, [](RuntimeOptions* o) {
+    o->config.stall_warning_time = FromSeconds(0.02);
+    o->config.stall_shutdown_time = FromSeconds(0.1);
+  });
+  ASSERT_NO_FATAL_FAILURE(Welcome1(&duet));
+  const TestTensorPtr tensor = Submit(*duet.runtime, TestSpec{"lonely"}, 1, 2);
+  ASSERT_TRUE(std::holds_alternative<Announce>(duet.Next()));
+  // As long as rank 0 answers, its slowness is no failure.
+  for (int answers = 0; answers < 10; ++answers) {
+    ASSERT_TRUE(std::holds_alternative<Inquiry>(duet.Next()));
+    duet.Say(Report());
+    EXPECT_EQ(tensor->calls(), 0);
+  }
+  ASSERT_TRUE(tensor->Wait());
+  EXPECT_TRUE(tensor->FailedWith("Rank 0 has not answered for 0.1"));
+  EXPECT_TRUE(Has(duet.peer->health(), "Rank 0 has not answered")) << duet.peer->health();
+}
+
 // What a peer may say once the job runs, and what the runtime's failure then says.
 struct Offence {
   int rank;  // of the runtime

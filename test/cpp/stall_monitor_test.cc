@@ -34,12 +34,21 @@ TEST(StallMonitor, Warning_NamesTensorTimeAndRanks) {
       "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of "
       "ranks";
   const std::string tensor =
-      "'grad/w:0' for 61.5 s [ready ranks: 0-3, 7] [missing ranks: 4-6, 8, 10]";
+      "'grad/w:0' (allreduce) for 61.5 s [ready ranks: 0-3, 7] [missing ranks: 4-6, 8, 10]";
   const std::string setting = "HOROVOD_STALL_CHECK_TIME_SECONDS";
   for (const std::string& part : {head, std::string("different tensors"), std::string("deadlock"),
                                   std::string("more than 60 s"), tensor, setting}) {
     EXPECT_TRUE(Contains(report.warning, part)) << part << " not in:\n" << report.warning;
   }
+}
+
+TEST(StallMonitor, ItSaysOfWhomItComplains) {
+  StallMonitor monitor(Options(60, 100));
+  const std::vector<PendingTensor> pending = {
+      Pending("a", 0, {0}, {1, 4}), Pending("b", 1, {0}, {3, 4}), Pending("young", 90, {0}, {2})};
+  EXPECT_EQ(monitor.Check(At(61), pending).missing_ranks, (std::vector<int>{1, 3, 4}));
+  EXPECT_EQ(monitor.Check(At(62), pending).missing_ranks, std::vector<int>());
+  EXPECT_EQ(monitor.Check(At(100), pending).missing_ranks, (std::vector<int>{1, 4}));
 }
 
 TEST(StallMonitor, ATensorYoungerThanTheTime_IsNotNamed) {
@@ -94,7 +103,7 @@ TEST(StallMonitor, ShutdownTime_NamesTensorAndMissingRanks) {
   const Status shutdown = monitor.Check(At(30), pending).shutdown;
   EXPECT_EQ(shutdown.code(), StatusCode::kUnknown);
   EXPECT_TRUE(Contains(shutdown.message(),
-                       "'x' for 30 s [ready ranks: 0, 2] [missing ranks: 1, "
+                       "'x' (allreduce) for 30 s [ready ranks: 0, 2] [missing ranks: 1, "
                        "3-4]"))
       << shutdown;
   EXPECT_TRUE(Contains(shutdown.message(), "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"));

@@ -34,6 +34,11 @@ Duration FromSeconds(double seconds) {
 
 double ToSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
+std::uint64_t Milliseconds(Duration duration) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
 std::string SecondsText(Duration duration) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.6g s", ToSeconds(duration));

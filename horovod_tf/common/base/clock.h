@@ -4,6 +4,7 @@
 #define HOROVOD_TF_COMMON_BASE_CLOCK_H_
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "horovod_tf/common/base/thread_annotations.h"
@@ -25,6 +26,8 @@ TimePoint AfterDelay(TimePoint now, Duration delay);
 // Seconds, fractions allowed, as a Duration. REQUIRES: 0 <= seconds; more than 100 years is capped.
 Duration FromSeconds(double seconds);
 double ToSeconds(Duration duration);
+// Whole ones. REQUIRES: not negative.
+std::uint64_t Milliseconds(Duration duration);
 // "1.5 s", for texts.
 std::string SecondsText(Duration duration);
 

@@ -287,22 +287,22 @@ void ReadLauncher(const Values& values, Config* config, std::vector<std::string>
   }
 }
 
-void Reconcile(Config* config) {
+// Whoever waits longer for the warning must not be ended before it by a default.
+void ReconcileStallTimes(const Values& values, Config* config) {
+  constexpr int kWarningsBeforeTheEnd = 10;
+  if (values.count("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS") > 0) return;
+  config->stall_shutdown_time =
+      std::max(config->stall_shutdown_time, kWarningsBeforeTheEnd * config->stall_warning_time);
+}
+
+void Reconcile(const Values& values, Config* config) {
   if (config->timeline_path == "DYNAMIC") {
     config->timeline_path.clear();
     config->notices.emplace_back(
         "HOROVOD_TIMELINE is set to DYNAMIC: a timeline cannot be started later here, and none is "
         "written. Set it to a path");
   }
-  if (config->stall_shutdown_time > Duration::zero() &&
-      config->stall_shutdown_time < config->stall_warning_time) {
-    const std::string warning_time = FormatNumber(ToSeconds(config->stall_warning_time));
-    config->notices.push_back("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (" +
-                              FormatNumber(ToSeconds(config->stall_shutdown_time)) +
-                              ") is less than HOROVOD_STALL_CHECK_TIME_SECONDS (" + warning_time +
-                              ") and is taken as " + warning_time);
-    config->stall_shutdown_time = config->stall_warning_time;
-  }
+  ReconcileStallTimes(values, config);
 }
 
 std::string Join(const std::vector<std::string>& lines) {
@@ -352,7 +352,7 @@ Status ParseConfig(const Environment& environment, Config* config) {
   for (const auto& [name, value] : values) JudgeName(name, &errors, &parsed.notices);
   ReadLauncher(values, &parsed, &errors);
   if (!errors.empty()) return Status::InvalidArgument(Join(errors));
-  Reconcile(&parsed);
+  Reconcile(values, &parsed);
   *config = std::move(parsed);
   return Status::Ok();
 }

@@ -65,7 +65,7 @@ constexpr ConfigVariable kVariables[] = {
                    /*zero_is_special=*/true},
      "600", "seconds",
      "After this long the job is ended, with an error on every rank that names the tensor. "
-     "0: never. Less than the warning time is taken as the warning time."},
+     "0: never. Where it is not set, it is at least ten times the warning time."},
     {"HOROVOD_TF_WITHDRAWAL_GRACE_SECONDS",
      DurationField{&Config::withdrawal_grace, kSeconds, 0, kMaxSeconds}, "4", "seconds",
      "When a rank's step is cancelled, what it asked for is withdrawn. Ranks that wait for the "

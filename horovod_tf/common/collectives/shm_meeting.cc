@@ -124,9 +124,26 @@ Status ShmMeeting::Sleep(const Goal& goal, RunContext& context) {
 Status ShmMeeting::LookAround(const Goal& goal, RunContext& context) {
   HVD_RETURN_IF_ERROR(failure());
   const Status interrupted = context.Interrupted();
+  if (interrupted.code() == StatusCode::kDeadlineExceeded) {
+    return Fail(Status::DeadlineExceeded(interrupted.message() + " (" + Late(goal) + ")"));
+  }
   if (!interrupted.ok()) return Fail(interrupted);
   const Status dead = Dead(goal);
   return dead.ok() ? dead : Fail(dead);
+}
+
+bool ShmMeeting::IsThere(int rank, const Goal& goal) const {
+  const ShmWord& progress = segment().progress(rank).*goal.stage;
+  return Reached(progress.load(std::memory_order_acquire), goal.progress);
+}
+
+// "still to come: rank 2".
+std::string ShmMeeting::Late(const Goal& goal) const {
+  std::string text = "still to come:";
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!IsThere(rank, goal)) text += " rank " + std::to_string(rank);
+  }
+  return text;
 }
 
 // Not OK if a process has ended that has not got there. One that has got there owes nothing: the
@@ -135,8 +152,7 @@ Status ShmMeeting::Dead(const Goal& goal) const {
   for (int rank = 0; rank < size(); ++rank) {
     if (!member_.processes->Ended(rank)) continue;
     // Only now: it may have arrived right before its end.
-    const ShmWord& progress = segment().progress(rank).*goal.stage;
-    if (Reached(progress.load(std::memory_order_acquire), goal.progress)) continue;
+    if (IsThere(rank, goal)) continue;
     return Status::Unavailable("rank " + std::to_string(rank) +
                                " ended in the middle of an operation over shared memory; its "
                                "output, or the launcher's, says why");

@@ -47,6 +47,8 @@ class ShmMeeting {
   bool Spin(const Goal& goal) const;
   Status Sleep(const Goal& goal, RunContext& context);
   Status LookAround(const Goal& goal, RunContext& context);
+  bool IsThere(int rank, const Goal& goal) const;
+  std::string Late(const Goal& goal) const;
   Status Dead(const Goal& goal) const;
   Status Fail(const Status& cause);
 

@@ -7,6 +7,7 @@
 
 #include "horovod_tf/common/base/check.h"
 #include "horovod_tf/common/protocol/fusion.h"
+#include "horovod_tf/common/protocol/inquiries.h"
 #include "horovod_tf/common/protocol/request_checks.h"
 #include "horovod_tf/common/protocol/round_table.h"
 #include "horovod_tf/common/protocol/tensor_table.h"
@@ -50,6 +51,7 @@ class Coordinator::Impl {
         table_(options.capacity),
         rounds_(options.size),
         stall_monitor_(options.stall),
+        inquiries_(InquiryLead(options.stall)),
         withdrawals_(options.withdrawal_grace),
         applied_(static_cast<std::size_t>(options.size), 0) {}
 
@@ -57,6 +59,10 @@ class Coordinator::Impl {
   void Advance(TimePoint now, Log* log);
   TimePoint NextDeadline() const;
   std::vector<std::string> TakeWarnings() { return std::exchange(warnings_, {}); }
+  std::vector<int> TakeInquiries() { return std::exchange(to_ask_, {}); }
+  void OnReport(int rank, Report report, TimePoint now) {
+    inquiries_.OnReport(rank, std::move(report), now);
+  }
   std::vector<PendingTensor> Pending() const { return rounds_.Waiting(table_); }
   bool stopped() const { return stopped_; }
 
@@ -89,6 +95,8 @@ class Coordinator::Impl {
   void Execute(Log* log);
   void MakeRoom(Log* log);
   void CheckStalls(TimePoint now, Log* log);
+  TimePoint NextStallCheck() const;
+  void AskMissingRanks(const std::vector<PendingTensor>& waiting, TimePoint now);
   void Stop(int rank, Status status, Log* log);
   // The number that the next record of `log` gets.
   std::uint64_t Next(const Log& log) const { return log.first_sequence + log.records.size(); }
@@ -99,11 +107,13 @@ class Coordinator::Impl {
   TensorTable table_;
   RoundTable rounds_;
   StallMonitor stall_monitor_;
+  Inquiries inquiries_;  // about those of whom the stall monitor will complain
   Withdrawals withdrawals_;
   std::vector<ErrorRecord> withdrawn_;  // answers to withdrawals, to be written
   TimePoint first_withdrawn_;           // of withdrawn_
   std::vector<std::uint64_t> applied_;  // by rank, as last announced
   std::uint64_t sequence_ = 0;          // of the next record
+  std::uint64_t executed_ = 0;          // tensors
 
   std::vector<Complete> complete_;           // not looked at yet
   std::vector<Complete> ready_;              // checked, to be executed
@@ -114,6 +124,7 @@ class Coordinator::Impl {
 
   std::optional<ShutdownRequest> shutdown_;
   std::vector<std::string> warnings_;
+  std::vector<int> to_ask_;
   bool stopped_ = false;
 };
 
@@ -332,6 +343,7 @@ bool Coordinator::Impl::ShouldExecute(TimePoint now) const {
 }
 
 void Coordinator::Impl::Execute(Log* log) {
+  executed_ += ready_.size();
   for (const std::vector<std::size_t>& batch : PlanFusion(candidates_, options_.fusion_threshold)) {
     if (NamedRound* const named = ready_[batch.front()].named) {
       const std::string name = named->first.name;
@@ -368,13 +380,33 @@ void Coordinator::Impl::MakeRoom(Log* log) {
 }
 
 void Coordinator::Impl::CheckStalls(TimePoint now, Log* log) {
-  if (now < stall_monitor_.NextCheck(rounds_.WaitingSince())) return;
+  if (now < NextStallCheck()) return;
   const std::vector<PendingTensor> waiting = rounds_.Waiting(table_);
   if (waiting.empty()) return;
   rounds_.RefineWaitingSince(waiting.front().since);
+  AskMissingRanks(waiting, now);
   StallReport report = stall_monitor_.Check(now, waiting);
-  if (!report.warning.empty()) warnings_.push_back(std::move(report.warning));
-  if (!report.shutdown.ok()) Stop(0, std::move(report.shutdown), log);
+  const std::string they = inquiries_.Describe(report.missing_ranks, now);
+  if (!report.warning.empty()) warnings_.push_back(report.warning + they);
+  if (report.shutdown.ok()) return;
+  Stop(0,
+       Status::FromCode(report.shutdown.code(),
+                        report.shutdown.message() + " The ranks have executed " +
+                            std::to_string(executed_) + " collectives; this is number " +
+                            std::to_string(executed_ + 1) + "." + they),
+       log);
+}
+
+TimePoint Coordinator::Impl::NextStallCheck() const {
+  return inquiries_.NextAsk(stall_monitor_.NextCheck(rounds_.WaitingSince()));
+}
+
+void Coordinator::Impl::AskMissingRanks(const std::vector<PendingTensor>& waiting, TimePoint now) {
+  const TimePoint complaint = stall_monitor_.NextCheck(waiting.front().since);
+  std::vector<const PendingTensor*> all;
+  for (const PendingTensor& tensor : waiting) all.push_back(&tensor);
+  const std::vector<int> asked = inquiries_.Ask(complaint, MissingRanks(all), now);
+  to_ask_.insert(to_ask_.end(), asked.begin(), asked.end());
 }
 
 // What every rank has asked for is still done; the rest is given up.
@@ -391,7 +423,7 @@ void Coordinator::Impl::Stop(int rank, Status status, Log* log) {
 
 TimePoint Coordinator::Impl::NextDeadline() const {
   if (stopped_) return kNever;
-  TimePoint deadline = stall_monitor_.NextCheck(rounds_.WaitingSince());
+  TimePoint deadline = NextStallCheck();
   deadline = std::min(deadline, withdrawals_.NextCheck());
   if (!withdrawn_.empty()) deadline = std::min(deadline, first_withdrawn_);  // Advance is due
   if (!complete_.empty()) deadline = std::min(deadline, first_complete_);    // and here
@@ -412,6 +444,10 @@ Status Coordinator::OnAnnounce(int rank, const Announce& announce, TimePoint now
 void Coordinator::Advance(TimePoint now, Log* log) { impl_->Advance(now, log); }
 TimePoint Coordinator::NextDeadline() const { return impl_->NextDeadline(); }
 std::vector<std::string> Coordinator::TakeWarnings() { return impl_->TakeWarnings(); }
+std::vector<int> Coordinator::TakeInquiries() { return impl_->TakeInquiries(); }
+void Coordinator::OnReport(int rank, Report report, TimePoint now) {
+  impl_->OnReport(rank, std::move(report), now);
+}
 std::vector<PendingTensor> Coordinator::Pending() const { return impl_->Pending(); }
 bool Coordinator::stopped() const { return impl_->stopped(); }
 

@@ -58,6 +58,9 @@ class Coordinator {
 
   // The stall monitor's warnings since the last call, for rank 0 to log.
   std::vector<std::string> TakeWarnings();
+  // Ranks (0 may be among them) to be asked what they do, since the last call; and the answer.
+  std::vector<int> TakeInquiries();
+  void OnReport(int rank, Report report, TimePoint now);
 
   // Tensors that some ranks have announced and others have not; for diagnosis.
   std::vector<PendingTensor> Pending() const;

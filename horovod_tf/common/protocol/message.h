@@ -1,5 +1,6 @@
 // The messages of the control plane and their codec. Ranks send Announce to the coordinator; the
-// coordinator sends every rank the same Log; Hello and Welcome open the conversation.
+// coordinator sends every rank the same Log; Hello and Welcome open the conversation. Inquiry and
+// Report tell who is slow from who is gone.
 // docs/protocol.md is the specification.
 //
 // Frame: magic u16 | version u8 | type u8 | process set varint | payload length u32 | payload.
@@ -20,7 +21,7 @@
 namespace horovod_tf {
 
 inline constexpr std::uint16_t kWireMagic = 0x4856;
-inline constexpr std::uint8_t kWireVersion = 2;
+inline constexpr std::uint8_t kWireVersion = 3;
 // Set 0 is all ranks. Others have a coordinator of their own and share nothing but the transport.
 inline constexpr std::uint32_t kGlobalProcessSet = 0;
 
@@ -122,7 +123,26 @@ struct Log {
   std::vector<LogRecord> records;
 };
 
-using Message = std::variant<Hello, Welcome, Announce, Log>;
+// Rank 0 -> rank, or rank -> rank 0: are you there? Who is answers at once.
+struct Inquiry {};
+
+// A tensor that a rank has submitted and that has not been answered.
+struct WaitingTensor {
+  std::string name;
+  std::uint64_t milliseconds = 0;            // since it was submitted
+  std::vector<std::uint32_t> missing_ranks;  // increasing; known to rank 0 alone
+};
+
+// The answer: what the rank has done and waits for.
+struct Report {
+  std::uint64_t executed = 0;      // tensors that have been executed here; the same count on all
+  std::string last;                // the last of them, for people: "allreduce of 'x'"; "" if none
+  std::uint64_t milliseconds = 0;  // since then; since the job's start if there is none
+  std::vector<WaitingTensor> waiting;  // the oldest first, at most kMaxWaitingInReport
+};
+inline constexpr std::size_t kMaxWaitingInReport = 20;
+
+using Message = std::variant<Hello, Welcome, Announce, Log, Inquiry, Report>;
 
 // "Announce", for error texts.
 std::string_view MessageTypeName(const Message& message);

@@ -157,6 +157,7 @@ PendingTensor RoundTable::DescribeId(TensorId id, const TensorTable& table) cons
   PendingTensor pending;
   pending.name = table.definition(id).common.name;
   pending.since = rounds_[id].since;
+  pending.kind = table.definition(id).common.kind;
   for (int rank = 0; rank < size_; ++rank) {
     (HasAnnounced(id, rank) ? pending.ready_ranks : pending.missing_ranks).push_back(rank);
   }
@@ -167,6 +168,7 @@ PendingTensor RoundTable::DescribeNamed(const NamedRound& round) const {
   PendingTensor pending;
   pending.name = round.first.name;
   pending.since = round.since;
+  pending.kind = round.first.kind;
   for (int rank = 0; rank < size_; ++rank) {
     const bool ready = round.announced[static_cast<std::size_t>(rank)];
     (ready ? pending.ready_ranks : pending.missing_ranks).push_back(rank);

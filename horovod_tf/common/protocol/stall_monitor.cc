@@ -1,6 +1,7 @@
 #include "horovod_tf/common/protocol/stall_monitor.h"
 
 #include <algorithm>
+#include <set>
 
 namespace horovod_tf {
 namespace {
@@ -8,24 +9,10 @@ namespace {
 // More would bury what matters: the oldest ones.
 constexpr std::size_t kTensorsInWarning = 20;
 
-// "0-3, 7".
-std::string RankList(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (!text.empty()) text += ", ";
-    text += std::to_string(ranks[i]);
-    if (last > i) text += "-" + std::to_string(ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-// "'x' for 61 s [ready ranks: 0-2] [missing ranks: 3]".
+// "'x' (allreduce) for 61 s [ready ranks: 0-2] [missing ranks: 3]".
 std::string Describe(const PendingTensor& tensor, TimePoint now) {
-  return "'" + tensor.name + "' for " + SecondsText(now - tensor.since) +
-         " [ready ranks: " + RankList(tensor.ready_ranks) +
+  return "'" + tensor.name + "' (" + std::string(Info(tensor.kind).name) + ") for " +
+         SecondsText(now - tensor.since) + " [ready ranks: " + RankList(tensor.ready_ranks) +
          "] [missing ranks: " + RankList(tensor.missing_ranks) + "]";
 }
 
@@ -63,6 +50,27 @@ std::string WarningText(TimePoint now, Duration warning_time,
 
 }  // namespace
 
+std::string RankList(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(ranks[i]);
+    if (last > i) text += "-" + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::vector<int> MissingRanks(const std::vector<const PendingTensor*>& pending) {
+  std::set<int> missing;
+  for (const PendingTensor* tensor : pending) {
+    missing.insert(tensor->missing_ranks.begin(), tensor->missing_ranks.end());
+  }
+  return {missing.begin(), missing.end()};
+}
+
 TimePoint StallMonitor::NextCheck(std::optional<TimePoint> oldest_pending) const {
   if (!options_.enabled || !oldest_pending.has_value()) return kNever;
   TimePoint next = AfterDelay(*oldest_pending, options_.warning_time);
@@ -81,6 +89,7 @@ StallReport StallMonitor::Check(TimePoint now, const std::vector<PendingTensor>&
   if (options_.shutdown_time > Duration::zero()) {
     const auto expired = OlderThan(options_.shutdown_time, now, pending);
     if (!expired.empty()) {
+      report.missing_ranks = expired.front()->missing_ranks;
       report.shutdown =
           Status::Unknown("Not all ranks submitted tensor " + Describe(*expired.front(), now) +
                           ", which is more than the " + SecondsText(options_.shutdown_time) +
@@ -94,6 +103,7 @@ StallReport StallMonitor::Check(TimePoint now, const std::vector<PendingTensor>&
   if (stalled.empty()) return report;
   last_warning_ = now;
   report.warning = WarningText(now, options_.warning_time, stalled);
+  if (report.shutdown.ok()) report.missing_ranks = MissingRanks(stalled);
   return report;
 }
 

@@ -8,6 +8,7 @@
 
 #include "horovod_tf/common/base/clock.h"
 #include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/base/types.h"
 
 namespace horovod_tf {
 
@@ -23,7 +24,13 @@ struct PendingTensor {
   TimePoint since;                 // when its first rank submitted it
   std::vector<int> ready_ranks;    // increasing
   std::vector<int> missing_ranks;  // increasing, not empty
+  CollectiveKind kind = CollectiveKind::kAllreduce;
 };
+
+// "0-3, 7".
+std::string RankList(const std::vector<int>& ranks);
+// Who is missing in any of them; increasing.
+std::vector<int> MissingRanks(const std::vector<const PendingTensor*>& pending);
 
 struct StallReport {
   // One text for all stalled tensors, empty if there is nothing new to say: names each, with the
@@ -32,6 +39,8 @@ struct StallReport {
   std::string warning;
   // Not OK once a tensor has waited longer than the shutdown time; names it and the missing ranks.
   Status shutdown;
+  // Whom the one or the other complains of.
+  std::vector<int> missing_ranks;
 };
 
 // Thread rule: one thread at a time.

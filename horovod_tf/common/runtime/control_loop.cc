@@ -9,6 +9,14 @@
 namespace horovod_tf {
 namespace {
 
+StallOptions MakeStallOptions(const Config& config) {
+  StallOptions options;
+  options.enabled = !config.stall_check_disable;
+  options.warning_time = config.stall_warning_time;
+  options.shutdown_time = config.stall_shutdown_time;
+  return options;
+}
+
 std::unique_ptr<Coordinator> MakeCoordinator(const LoopSurroundings& with) {
   if (with.transport.rank() != 0) return nullptr;
   CoordinatorOptions options;
@@ -17,9 +25,7 @@ std::unique_ptr<Coordinator> MakeCoordinator(const LoopSurroundings& with) {
   options.capacity = with.config.cache_capacity;
   options.cycle_time = with.config.cycle_time;
   options.withdrawal_grace = with.config.withdrawal_grace;
-  options.stall.enabled = !with.config.stall_check_disable;
-  options.stall.warning_time = with.config.stall_warning_time;
-  options.stall.shutdown_time = with.config.stall_shutdown_time;
+  options.stall = MakeStallOptions(with.config);
   return std::make_unique<Coordinator>(options, with.timeline);
 }
 
@@ -29,7 +35,11 @@ ControlLoop::ControlLoop(const LoopSurroundings& surroundings)
     : with_(surroundings),
       negotiator_(with_.transport.rank(), with_.transport.size()),
       coordinator_(MakeCoordinator(with_)),
-      executor_(with_.backends, with_.transport, with_.timeline) {}
+      watch_(MakeStallOptions(with_.config)),
+      activity_(with_.clock.Now()),
+      executor_(with_.backends, with_.transport,
+                OperationWatch(MakeStallOptions(with_.config), with_.clock, with_.logger),
+                with_.timeline) {}
 
 Status ControlLoop::Turn(bool* worked) {
   std::vector<TicketWithdrawal> withdrawn;
@@ -46,26 +56,30 @@ Status ControlLoop::Turn(bool* worked) {
     const Status last_messages = TakeMessages(worked);
     return stopped() ? Status::Ok() : sent;
   }
-  return coordinator_ != nullptr ? Decide(worked) : Status::Ok();
+  return coordinator_ != nullptr ? Decide(worked) : WatchCoordinator();
 }
 
 TimePoint ControlLoop::NextDeadline() const {
-  return coordinator_ != nullptr ? coordinator_->NextDeadline() : kNever;
+  if (coordinator_ != nullptr) return coordinator_->NextDeadline();
+  return waits() ? watch_.NextCheck() : kNever;
 }
 
 Expectation ControlLoop::expectation() const {
-  const bool waits = !in_flight_.empty() || asked_to_stop_;
-  return waits ? Expectation::kAnswer : Expectation::kNothing;
+  return waits() ? Expectation::kAnswer : Expectation::kNothing;
 }
 
 void ControlLoop::RequestShutdown(std::string reason) {
+  if (!waits()) watch_.Restart(with_.clock.Now());
   asked_to_stop_ = true;
   negotiator_.RequestShutdown(std::move(reason));
 }
 
 void ControlLoop::Submit(std::vector<TensorEntry> entries) {
+  if (entries.empty()) return;
+  const TimePoint now = with_.clock.Now();
+  if (!waits()) watch_.Restart(now);
   for (TensorEntry& entry : entries) {
-    const Token token = in_flight_.Add(std::move(entry));
+    const Token token = in_flight_.Add(std::move(entry), now);
     negotiator_.Submit(in_flight_.RequestOf(token), token);
   }
 }
@@ -90,17 +104,41 @@ Status ControlLoop::TakeMessages(bool* worked) {
     HVD_RETURN_IF_ERROR(TakeMessage(with_.transport, &received, &got));
     if (!got) break;
     *worked = true;
-    const Announce* announce = std::get_if<Announce>(&received.message);
-    const Log* log = std::get_if<Log>(&received.message);
-    if (coordinator_ != nullptr && announce != nullptr) {
-      HVD_RETURN_IF_ERROR(coordinator_->OnAnnounce(received.from, *announce, with_.clock.Now()));
-    } else if (coordinator_ == nullptr && log != nullptr && received.from == 0) {
-      HVD_RETURN_IF_ERROR(Apply(*log));
-    } else {
-      return UnexpectedMessage(received, with_.transport.rank());
-    }
+    HVD_RETURN_IF_ERROR(Take(std::move(received)));
   }
   return Status::Ok();
+}
+
+// Rank 0 talks with all others, and they with nobody else.
+Status ControlLoop::Take(Received received) {
+  if (coordinator_ == nullptr && received.from != 0) {
+    return UnexpectedMessage(received, with_.transport.rank());
+  }
+  const TimePoint now = with_.clock.Now();
+  if (coordinator_ == nullptr) watch_.Restart(now);
+  if (std::holds_alternative<Inquiry>(received.message)) return Answer(received.from);
+  Report* const report = std::get_if<Report>(&received.message);
+  if (report != nullptr) {
+    if (coordinator_ != nullptr) coordinator_->OnReport(received.from, std::move(*report), now);
+    return Status::Ok();
+  }
+  const Announce* const announce = std::get_if<Announce>(&received.message);
+  if (coordinator_ != nullptr && announce != nullptr) {
+    return coordinator_->OnAnnounce(received.from, *announce, now);
+  }
+  const Log* const log = std::get_if<Log>(&received.message);
+  if (coordinator_ == nullptr && log != nullptr) return Apply(*log);
+  return UnexpectedMessage(received, with_.transport.rank());
+}
+
+Status ControlLoop::Answer(int rank) {
+  return with_.transport.Send(rank, EncodeMessage(MakeReport(with_.clock.Now())));
+}
+
+Report ControlLoop::MakeReport(TimePoint now) const {
+  Report report = activity_.MakeReport(now);
+  report.waiting = in_flight_.Oldest(kMaxWaitingInReport, now);
+  return report;
 }
 
 Status ControlLoop::AnnounceNew(bool* worked) {
@@ -117,6 +155,7 @@ Status ControlLoop::Decide(bool* worked) {
   for (const std::string& warning : coordinator_->TakeWarnings()) {
     with_.logger.Log(LogLevel::kWarning, warning);
   }
+  HVD_RETURN_IF_ERROR(AskMissingRanks());
   if (log.records.empty()) return Status::Ok();
   *worked = true;
   if (with_.transport.size() == 1) return Apply(log);
@@ -124,6 +163,26 @@ Status ControlLoop::Decide(bool* worked) {
   Message message = std::move(log);
   HVD_RETURN_IF_ERROR(with_.transport.Broadcast(EncodeMessage(message)));
   return Apply(std::get<Log>(message));
+}
+
+Status ControlLoop::AskMissingRanks() {
+  for (const int rank : coordinator_->TakeInquiries()) {
+    if (rank == 0) {
+      const TimePoint now = with_.clock.Now();
+      coordinator_->OnReport(0, MakeReport(now), now);
+    } else {
+      HVD_RETURN_IF_ERROR(with_.transport.Send(rank, EncodeMessage(Inquiry())));
+    }
+  }
+  return Status::Ok();
+}
+
+Status ControlLoop::WatchCoordinator() {
+  if (stopped() || !waits() || with_.clock.Now() < watch_.NextCheck()) return Status::Ok();
+  const CoordinatorWatch::Verdict verdict = watch_.Check(with_.clock.Now());
+  HVD_RETURN_IF_ERROR(verdict.failure);
+  if (!verdict.warning.empty()) with_.logger.Log(LogLevel::kWarning, verdict.warning);
+  return verdict.ask ? with_.transport.Send(0, EncodeMessage(Inquiry())) : Status::Ok();
 }
 
 Status ControlLoop::Apply(const Log& log) {
@@ -138,7 +197,10 @@ Status ControlLoop::Apply(const Log& log) {
 Status ControlLoop::Act(Response& response) {
   switch (response.type) {
     case Response::Type::kExecute:
-      return executor_.Execute(in_flight_.Take(response.tokens), response.definitions);
+      HVD_RETURN_IF_ERROR(
+          executor_.Execute(in_flight_.Take(response.tokens), response.definitions));
+      activity_.NoteExecuted(response.definitions, with_.clock.Now());
+      break;
     case Response::Type::kError:
       FinishAll(in_flight_.Take(response.tokens), response.status);
       break;

@@ -14,9 +14,12 @@
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/collectives/registry.h"
 #include "horovod_tf/common/protocol/coordinator.h"
+#include "horovod_tf/common/protocol/coordinator_watch.h"
 #include "horovod_tf/common/protocol/negotiator.h"
+#include "horovod_tf/common/runtime/activity.h"
 #include "horovod_tf/common/runtime/executor.h"
 #include "horovod_tf/common/runtime/in_flight.h"
+#include "horovod_tf/common/runtime/inbox.h"
 #include "horovod_tf/common/runtime/tensor_queue.h"
 #include "horovod_tf/common/runtime/timeline.h"
 #include "horovod_tf/common/transport/transport.h"
@@ -59,9 +62,15 @@ class ControlLoop {
   bool stopped() const { return !shutdown_.ok(); }
   void Submit(std::vector<TensorEntry> entries);
   void Withdraw(const std::vector<TicketWithdrawal>& withdrawn);
+  bool waits() const { return !in_flight_.empty() || asked_to_stop_; }
   Status TakeMessages(bool* worked);
+  Status Take(Received received);
+  Status Answer(int rank);
+  Report MakeReport(TimePoint now) const;
   Status AnnounceNew(bool* worked);
   Status Decide(bool* worked);
+  Status AskMissingRanks();
+  Status WatchCoordinator();
   Status Apply(const Log& log);
   Status Act(Response& response);
 
@@ -69,6 +78,8 @@ class ControlLoop {
   InFlight in_flight_;
   Negotiator negotiator_;
   std::unique_ptr<Coordinator> coordinator_;  // rank 0 only
+  CoordinatorWatch watch_;                    // the other ranks
+  Activity activity_;
   Executor executor_;
   bool asked_to_stop_ = false;
   Status shutdown_;

@@ -143,10 +143,16 @@ class ScratchBuffer {
 // Thread rule: as RunContext.
 class BatchContext final : public RunContext {
  public:
-  BatchContext(Transport& transport, ScratchBuffer& scratch, std::shared_ptr<Work> work)
-      : transport_(transport), scratch_(scratch), work_(std::move(work)) {}
+  BatchContext(Transport& transport, OperationWatch& watch, ScratchBuffer& scratch,
+               std::shared_ptr<Work> work)
+      : transport_(transport), watch_(watch), scratch_(scratch), work_(std::move(work)) {
+    watch_.Restart();
+  }
 
-  Status Interrupted() override { return transport_.Poll(); }
+  Status Interrupted() override {
+    HVD_RETURN_IF_ERROR(transport_.Poll());
+    return watch_.Look([this] { return DescribeWork(work_->entries()); });
+  }
 
   Status Scratch(std::size_t bytes, void** buffer) override {
     *buffer = nullptr;
@@ -182,6 +188,7 @@ class BatchContext final : public RunContext {
 
  private:
   Transport& transport_;
+  OperationWatch& watch_;
   ScratchBuffer& scratch_;
   const std::shared_ptr<Work> work_;
   bool active_ = false;
@@ -226,8 +233,9 @@ Status CheckAllocated(const TensorView& output, DataType dtype, const TensorShap
 // Thread rule: as Executor.
 class Executor::Impl {
  public:
-  Impl(const BackendRegistry& backends, Transport& transport, Timeline* timeline)
-      : backends_(backends), transport_(transport), timeline_(timeline) {}
+  Impl(const BackendRegistry& backends, Transport& transport, const OperationWatch& watch,
+       Timeline* timeline)
+      : backends_(backends), transport_(transport), watch_(watch), timeline_(timeline) {}
 
   Status Execute(std::vector<TensorEntry> entries,
                  const std::vector<const TensorDefinition*>& definitions) {
@@ -332,7 +340,7 @@ class Executor::Impl {
   }
 
   Status Run(CollectiveBackend& backend, Batch* batch, const std::shared_ptr<Work>& work) {
-    BatchContext context(transport_, scratch_, work);
+    BatchContext context(transport_, watch_, scratch_, work);
     const Status status = Guarded("backend '" + std::string(backend.name()) + "'",
                                   [&] { return backend.Run(*batch, context); });
     context.EndActivity();
@@ -342,12 +350,14 @@ class Executor::Impl {
 
   const BackendRegistry& backends_;
   Transport& transport_;
+  OperationWatch watch_;
   Timeline* const timeline_;
   ScratchBuffer scratch_;
 };
 
-Executor::Executor(const BackendRegistry& backends, Transport& transport, Timeline* timeline)
-    : impl_(std::make_unique<Impl>(backends, transport, timeline)) {}
+Executor::Executor(const BackendRegistry& backends, Transport& transport,
+                   const OperationWatch& watch, Timeline* timeline)
+    : impl_(std::make_unique<Impl>(backends, transport, watch, timeline)) {}
 
 Executor::~Executor() = default;
 

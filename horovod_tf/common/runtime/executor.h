@@ -9,6 +9,7 @@
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/collectives/registry.h"
 #include "horovod_tf/common/protocol/message.h"
+#include "horovod_tf/common/runtime/operation_watch.h"
 #include "horovod_tf/common/runtime/tensor_entry.h"
 #include "horovod_tf/common/runtime/timeline.h"
 #include "horovod_tf/common/transport/transport.h"
@@ -20,7 +21,8 @@ class Executor {
  public:
   // All outlive the executor, and `timeline`, which may be null, also every completion that a
   // backend took over.
-  Executor(const BackendRegistry& backends, Transport& transport, Timeline* timeline);
+  Executor(const BackendRegistry& backends, Transport& transport, const OperationWatch& watch,
+           Timeline* timeline);
   ~Executor();
 
   // Runs one batch, which is not empty. Every entry is finished exactly once, before this returns

@@ -1,5 +1,6 @@
 #include "horovod_tf/common/runtime/in_flight.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "horovod_tf/common/base/check.h"
@@ -12,7 +13,7 @@ void FinishAll(std::vector<TensorEntry> entries, const Status& status) {
   }
 }
 
-Token InFlight::Add(TensorEntry entry) {
+Token InFlight::Add(TensorEntry entry, TimePoint now) {
   if (free_.empty()) {
     free_.push_back(slots_.size());
     slots_.emplace_back();
@@ -20,6 +21,7 @@ Token InFlight::Add(TensorEntry entry) {
   const Token token = free_.back();
   free_.pop_back();
   slots_[token].used = true;
+  slots_[token].since = now;
   slots_[token].entry = std::move(entry);
   return token;
 }
@@ -42,6 +44,21 @@ std::vector<Token> InFlight::FindAll(std::uint64_t ticket) const {
     if (slots_[token].used && slots_[token].entry.ticket == ticket) tokens.push_back(token);
   }
   return tokens;
+}
+
+std::vector<WaitingTensor> InFlight::Oldest(std::size_t most, TimePoint now) const {
+  std::vector<const Slot*> used;
+  for (const Slot& slot : slots_) {
+    if (slot.used) used.push_back(&slot);
+  }
+  const auto end = used.begin() + static_cast<std::ptrdiff_t>(std::min(most, used.size()));
+  std::partial_sort(used.begin(), end, used.end(),
+                    [](const Slot* a, const Slot* b) { return a->since < b->since; });
+  std::vector<WaitingTensor> oldest;
+  for (auto slot = used.begin(); slot != end; ++slot) {
+    oldest.push_back({(*slot)->entry.request.name, Milliseconds(now - (*slot)->since), {}});
+  }
+  return oldest;
 }
 
 std::vector<TensorEntry> InFlight::TakeAll() {

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "horovod_tf/common/base/clock.h"
 #include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/protocol/message.h"
 #include "horovod_tf/common/protocol/negotiator.h"
 #include "horovod_tf/common/runtime/tensor_entry.h"
 
@@ -21,7 +23,7 @@ void FinishAll(std::vector<TensorEntry> entries, const Status& status);
 // Thread rule: for the background thread.
 class InFlight {
  public:
-  Token Add(TensorEntry entry);
+  Token Add(TensorEntry entry, TimePoint now);
   // Takes them out, in the order of `tokens`. REQUIRES: each was added and not taken since.
   std::vector<TensorEntry> Take(const std::vector<Token>& tokens);
   std::vector<TensorEntry> TakeAll();
@@ -30,10 +32,13 @@ class InFlight {
   // Valid until the next Add or Take.
   const Request& RequestOf(Token token) const { return slots_[token].entry.request; }
   bool empty() const { return free_.size() == slots_.size(); }
+  // Looks at all of them. The oldest first, at most so many.
+  std::vector<WaitingTensor> Oldest(std::size_t most, TimePoint now) const;
 
  private:
   struct Slot {
     bool used = false;
+    TimePoint since;
     TensorEntry entry;
   };
   std::vector<Slot> slots_;

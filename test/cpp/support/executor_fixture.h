@@ -72,7 +72,14 @@ class ExecutorTest : public testing::Test {
  protected:
   ExecutorTest() : transports_(MakeLocalTransports({"a", "b", "c"})) {
     backends_.Add(std::make_unique<ScriptedBackend>(script_));
-    executor_ = std::make_unique<Executor>(backends_, *transports_[1], nullptr);
+    executor_ = MakeExecutor(nullptr);
+  }
+
+  std::unique_ptr<Executor> MakeExecutor(Timeline* timeline) {
+    StallOptions stall;
+    stall.enabled = false;
+    return std::make_unique<Executor>(backends_, *transports_[1],
+                                      OperationWatch(stall, Clock::Real(), logger_), timeline);
   }
 
   static TensorDefinition Define(const Request& request) {
@@ -103,6 +110,7 @@ class ExecutorTest : public testing::Test {
     return executor_->Execute(Group(std::move(entry)), {&definition});
   }
 
+  const Logger logger_;
   std::shared_ptr<BackendScript> script_ = std::make_shared<BackendScript>();
   BackendRegistry backends_;
   std::vector<std::unique_ptr<Transport>> transports_;

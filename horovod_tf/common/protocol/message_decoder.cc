@@ -1,151 +1,24 @@
-// Encoder and decoder of messages. Encoding is canonical: a message has exactly one encoding, and
-// the decoder accepts no other, so decoding and encoding again gives the very same bytes.
 #include <array>
 #include <limits>
 #include <optional>
 #include <type_traits>
 
-#include "horovod_tf/common/base/check.h"
-#include "horovod_tf/common/protocol/message.h"
+#include "horovod_tf/common/protocol/message_codec.h"
 #include "horovod_tf/common/protocol/wire.h"
 
 namespace horovod_tf {
 namespace {
 
-// In the order of `Message` and of `LogRecord`. A type's number on the wire is its place here,
-// counted from 1, so that a zeroed byte is never a type.
+// In the order of `Message`.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kMessageNames = {
-    "Hello", "Welcome", "Announce", "Log"};
-constexpr std::size_t kFirstType = 1;
-
-// Bits of a request's flags.
-constexpr std::uint8_t kHasFactors = 1;  // else both are 1
-constexpr std::uint8_t kHasDevice = 2;   // else the CPU
-// Bits of an announcement's flags.
-constexpr std::uint8_t kAsksShutdown = 1;
-constexpr std::uint8_t kWithdraws = 4;
-// Bits of a withdrawal's flags.
-constexpr std::uint8_t kWasAnnounced = 1;
+    "Hello", "Welcome", "Announce", "Log", "Inquiry", "Report"};
 
 // Fewest bytes that one of these takes, to refuse counts that cannot be true.
 constexpr std::size_t kMinStringBytes = 1;
 constexpr std::size_t kMinRequestBytes = 8;
 constexpr std::size_t kMinRecordBytes = 2;
 constexpr std::size_t kMinWithdrawalBytes = 3;
-
-bool HasFactors(const Request& request) {
-  return request.prescale != 1.0 || request.postscale != 1.0;
-}
-
-// Thread rule: one thread at a time.
-class Encoder {
- public:
-  explicit Encoder(WireWriter* writer) : writer_(*writer) {}
-
-  void Write(const Hello& hello) {
-    writer_.String(hello.library_version);
-    writer_.String(hello.host);
-    writer_.Varint(hello.agreements.size());
-    for (const auto& [name, value] : hello.agreements) {
-      writer_.String(name);
-      writer_.String(value);
-    }
-  }
-
-  void Write(const Welcome& welcome) {
-    Write(welcome.status);
-    Write(welcome.hosts);
-  }
-
-  void Write(const Announce& announce) {
-    writer_.U8(static_cast<std::uint8_t>((announce.shutdown ? kAsksShutdown : 0) |
-                                         (announce.withdrawn.empty() ? 0 : kWithdraws)));
-    writer_.Varint(announce.applied);
-    WriteIdSet(announce.known, &writer_);
-    writer_.Varint(announce.requests.size());
-    for (const Request& request : announce.requests) Write(request);
-    if (!announce.withdrawn.empty()) Write(announce.withdrawn);
-    if (announce.shutdown) writer_.String(announce.shutdown_reason);
-  }
-
-  void Write(const Log& log) {
-    writer_.Varint(log.first_sequence);
-    writer_.Varint(log.records.size());
-    for (const LogRecord& record : log.records) {
-      writer_.U8(static_cast<std::uint8_t>(record.index() + kFirstType));
-      std::visit([this](const auto& alternative) { Write(alternative); }, record);
-    }
-  }
-
- private:
-  void Write(const DefineRecord& record) {
-    writer_.Varint(record.id);
-    Write(record.definition);
-  }
-  void Write(const ExecuteRecord& record) { WriteIdSet(record.ids, &writer_); }
-  void Write(const ExecuteOnceRecord& record) { Write(record.definition); }
-  void Write(const ForgetRecord& record) { WriteIdSet(record.ids, &writer_); }
-  void Write(const ErrorRecord& record) {
-    Write(record.names);
-    Write(record.status);
-    WriteIdSet(record.ranks, &writer_);
-  }
-  void Write(const ShutdownRecord& record) {
-    writer_.SignedVarint(record.rank);
-    Write(record.status);
-  }
-
-  void Write(const Status& status) {
-    writer_.Varint(static_cast<std::uint64_t>(status.code()));
-    if (!status.ok()) writer_.String(status.message());
-  }
-
-  void Write(const std::vector<std::string>& strings) {
-    writer_.Varint(strings.size());
-    for (const std::string& string : strings) writer_.String(string);
-  }
-
-  void Write(const std::vector<Withdrawal>& withdrawn) {
-    writer_.Varint(withdrawn.size());
-    for (const Withdrawal& withdrawal : withdrawn) {
-      writer_.String(withdrawal.name);
-      writer_.String(withdrawal.reason);
-      writer_.U8(withdrawal.announced ? kWasAnnounced : 0);
-    }
-  }
-
-  void Write(const Request& request) {
-    writer_.String(request.name);
-    writer_.U8(static_cast<std::uint8_t>(request.kind));
-    writer_.U8(static_cast<std::uint8_t>(request.dtype));
-    writer_.U8(static_cast<std::uint8_t>(request.reduce_op));
-    const bool factors = HasFactors(request);
-    const bool device = request.device != kCpuDevice;
-    writer_.U8(static_cast<std::uint8_t>((factors ? kHasFactors : 0) | (device ? kHasDevice : 0)));
-    if (factors) {
-      writer_.F64(request.prescale);
-      writer_.F64(request.postscale);
-    }
-    if (device) writer_.SignedVarint(request.device);
-    writer_.SignedVarint(request.root_rank);
-    writer_.Varint(request.shape.rank());
-    for (std::int64_t dim : request.shape) writer_.Varint(static_cast<std::uint64_t>(dim));
-  }
-
-  void Write(const TensorDefinition& definition) {
-    // What means nothing in a definition is not told.
-    Request common = definition.common;
-    common.device = kCpuDevice;
-    if (Info(common.kind).gathers_rows && common.shape.rank() > 0) common.shape.set_dim(0, 0);
-    Write(common);
-    writer_.Varint(definition.first_dims.size());
-    for (std::int64_t dim : definition.first_dims) writer_.Varint(static_cast<std::uint64_t>(dim));
-    writer_.Varint(definition.devices.size());
-    for (int device : definition.devices) writer_.Varint(static_cast<std::uint64_t>(device));
-  }
-
-  WireWriter& writer_;
-};
+constexpr std::size_t kMinWaitingBytes = 3;
 
 // Thread rule: one thread at a time. After a failure everything reads as nothing; the caller looks
 // at the reader once, at the end.
@@ -236,6 +109,25 @@ class Decoder {
     }
   }
 
+  void Read(Inquiry*) { Field("payload"); }
+
+  void Read(Report* report) {
+    Field("executed");
+    report->executed = reader_.Varint();
+    Field("last");
+    report->last = reader_.String();
+    Field("milliseconds");
+    report->milliseconds = reader_.Varint();
+    Field("waiting");
+    const std::size_t count = reader_.Count(kMinWaitingBytes);
+    for (std::size_t i = 0; i < count && reader_.ok(); ++i) {
+      WaitingTensor& tensor = report->waiting.emplace_back();
+      tensor.name = reader_.String();
+      tensor.milliseconds = reader_.Varint();
+      tensor.missing_ranks = ReadRanks();
+    }
+  }
+
   void Read(DefineRecord* record) {
     Field("records.Define");
     const std::uint64_t id = reader_.Varint();
@@ -265,11 +157,7 @@ class Decoder {
     record->names = ReadStrings();
     CheckNotEmpty(record->names.size());
     record->status = ReadError();
-    record->ranks = ReadIds();
-    if (!record->ranks.empty() && record->ranks.back() >= world_size_) {
-      reader_.Fail("rank " + std::to_string(record->ranks.back()) + " of " +
-                   std::to_string(world_size_));
-    }
+    record->ranks = ReadRanks();
   }
   void Read(ShutdownRecord* record) {
     Field("records.Shutdown");
@@ -348,6 +236,14 @@ class Decoder {
     std::vector<TensorId> ids = ReadIdSet(ids_left_, &reader_);
     ids_left_ -= ids.size();
     return ids;
+  }
+
+  std::vector<std::uint32_t> ReadRanks() {
+    std::vector<std::uint32_t> ranks = ReadIds();
+    if (!ranks.empty() && ranks.back() >= world_size_) {
+      reader_.Fail("rank " + std::to_string(ranks.back()) + " of " + std::to_string(world_size_));
+    }
+    return ranks;
   }
 
   Request ReadRequest() {
@@ -457,21 +353,6 @@ std::size_t ReadFrame(WireReader* reader, std::uint32_t* process_set) {
 }  // namespace
 
 std::string_view MessageTypeName(const Message& message) { return kMessageNames[message.index()]; }
-
-std::string EncodeMessage(const Message& message, std::uint32_t process_set) {
-  WireWriter payload;
-  std::visit([encoder = Encoder(&payload)](const auto& m) mutable { encoder.Write(m); }, message);
-  HVD_CHECK(payload.size() <= std::numeric_limits<std::uint32_t>::max(),
-            "a control message of more than 4 GiB");
-  WireWriter frame;
-  frame.U16(kWireMagic);
-  frame.U8(kWireVersion);
-  frame.U8(static_cast<std::uint8_t>(message.index() + kFirstType));
-  frame.Varint(process_set);
-  frame.U32(static_cast<std::uint32_t>(payload.size()));
-  frame.Raw(payload.Take());
-  return frame.Take();
-}
 
 Status DecodeMessage(std::string_view bytes, const DecodeLimits& limits, Message* message,
                      std::uint32_t* process_set) {
