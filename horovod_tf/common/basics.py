@@ -32,6 +32,7 @@ PROTOTYPES: Final[dict[str, tuple[list[Any], Any]]] = {
     "horovod_cross_size": ([], ctypes.c_int),
     "horovod_is_homogeneous": ([], ctypes.c_int),
     "horovod_mpi_threads_supported": ([], ctypes.c_int),
+    "horovod_status": ([], ctypes.c_char_p),
     "horovod_last_error": ([], ctypes.c_char_p),
     "horovod_last_error_code": ([], ctypes.c_int),
     "horovod_version": ([], ctypes.c_char_p),
@@ -182,6 +183,16 @@ def is_homogeneous() -> bool:
 def mpi_threads_supported() -> bool:
     """Whether MPI may be called from several threads at once, by mpi4py for instance."""
     return bool(_ask("horovod_mpi_threads_supported"))
+
+
+def status() -> str:
+    """What this rank does, for people who wonder why nothing goes on.
+
+    Several lines: how many collectives it has executed and which was the last, or what waits here, for how long and for
+    which ranks; and all settings in force. `kill -USR1 PID` prints the same to standard error at any time, also while
+    Python waits in an operation, unless the program handles that signal itself. Takes two seconds at most.
+    """
+    return str(_library.horovod_status().decode(errors="replace"))
 
 
 def version() -> str:

@@ -107,6 +107,18 @@ int horovod_mpi_threads_supported(void) {
              [](bool supported) { return supported ? 1 : 0; });
 }
 
+const char* horovod_status(void) {
+  // As with errors: each thread has its own, without a destructor.
+  thread_local char text[16384];
+  text[0] = '\0';
+  (void)Guarded([] {
+    const std::string status = horovod_tf::ProcessStatus();
+    text[horovod_tf::CopyUtf8(status, text, sizeof(text) - 1)] = '\0';
+    return Status::Ok();
+  });
+  return text;
+}
+
 const char* horovod_last_error(void) { return ThisThread().text; }
 
 int horovod_last_error_code(void) { return ThisThread().code; }

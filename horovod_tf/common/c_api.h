@@ -44,6 +44,10 @@ HVD_EXPORT int horovod_is_homogeneous(void);
 /* 1 if MPI may be called from several threads at once, else 0; -1 before init. */
 HVD_EXPORT int horovod_mpi_threads_supported(void);
 
+/* What this rank does and waits for, for how long, who is missing, and the environment in force:
+ * several lines. SIGUSR1 prints the same to standard error, if nobody else handles it. */
+HVD_EXPORT const char* horovod_status(void);
+
 /* Why this thread's last failed call failed; "" if none has. */
 HVD_EXPORT const char* horovod_last_error(void);
 /* The same error's code, numbered as TensorFlow's; 0 if none. */

@@ -20,4 +20,5 @@ from horovod_tf.tensorflow.mpi_ops import mpi_threads_supported as mpi_threads_s
 from horovod_tf.tensorflow.mpi_ops import rank as rank
 from horovod_tf.tensorflow.mpi_ops import shutdown as shutdown
 from horovod_tf.tensorflow.mpi_ops import size as size
+from horovod_tf.tensorflow.mpi_ops import status as status
 from horovod_tf.tensorflow.optimizer import DistributedOptimizer as DistributedOptimizer

@@ -27,6 +27,7 @@ from horovod_tf.common.basics import mpi_threads_supported as mpi_threads_suppor
 from horovod_tf.common.basics import rank as rank
 from horovod_tf.common.basics import shutdown as shutdown
 from horovod_tf.common.basics import size as size
+from horovod_tf.common.basics import status as status
 from horovod_tf.tensorflow.auto_control import keep_concurrent
 
 OPS_FOLDER: Final = Path(__file__).resolve().parent.parent / "ops"

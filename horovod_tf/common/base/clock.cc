@@ -39,6 +39,10 @@ std::uint64_t Milliseconds(Duration duration) {
       std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
 
+Duration OfMilliseconds(std::uint64_t count) {
+  return FromSeconds(static_cast<double>(count) / 1000);
+}
+
 std::string SecondsText(Duration duration) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.6g s", ToSeconds(duration));

@@ -28,6 +28,7 @@ Duration FromSeconds(double seconds);
 double ToSeconds(Duration duration);
 // Whole ones. REQUIRES: not negative.
 std::uint64_t Milliseconds(Duration duration);
+Duration OfMilliseconds(std::uint64_t count);
 // "1.5 s", for texts.
 std::string SecondsText(Duration duration);
 

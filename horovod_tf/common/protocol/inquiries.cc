@@ -11,10 +11,6 @@ constexpr Duration kLongestLead = std::chrono::seconds(2);
 constexpr std::size_t kRanksInText = 20;
 constexpr std::size_t kTensorsInSentence = 3;
 
-Duration OfMilliseconds(std::uint64_t count) {
-  return FromSeconds(static_cast<double>(count) / 1000);
-}
-
 // "'x' (for 61 s), 'y' (for 61 s) and 3 more".
 std::string TensorList(const std::vector<WaitingTensor>& waiting, Duration ago) {
   std::string text;

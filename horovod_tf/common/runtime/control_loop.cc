@@ -45,6 +45,7 @@ Status ControlLoop::Turn(bool* worked) {
   std::vector<TicketWithdrawal> withdrawn;
   std::vector<TensorEntry> entries = with_.queue.TakeNew(&withdrawn);
   *worked = !entries.empty() || !withdrawn.empty();
+  if (with_.status_desk.TakeQuestion()) HVD_RETURN_IF_ERROR(AnswerStatusDesk());
   Submit(std::move(entries));
   Withdraw(withdrawn);
   HVD_RETURN_IF_ERROR(TakeMessages(worked));
@@ -119,7 +120,11 @@ Status ControlLoop::Take(Received received) {
   if (std::holds_alternative<Inquiry>(received.message)) return Answer(received.from);
   Report* const report = std::get_if<Report>(&received.message);
   if (report != nullptr) {
-    if (coordinator_ != nullptr) coordinator_->OnReport(received.from, std::move(*report), now);
+    if (coordinator_ != nullptr) {
+      coordinator_->OnReport(received.from, std::move(*report), now);
+    } else {
+      with_.status_desk.SayWaiting(std::move(report->waiting));
+    }
     return Status::Ok();
   }
   const Announce* const announce = std::get_if<Announce>(&received.message);
@@ -132,7 +137,10 @@ Status ControlLoop::Take(Received received) {
 }
 
 Status ControlLoop::Answer(int rank) {
-  return with_.transport.Send(rank, EncodeMessage(MakeReport(with_.clock.Now())));
+  const TimePoint now = with_.clock.Now();
+  Report report = MakeReport(now);
+  if (coordinator_ != nullptr) report.waiting = JobWaits(now);
+  return with_.transport.Send(rank, EncodeMessage(std::move(report)));
 }
 
 Report ControlLoop::MakeReport(TimePoint now) const {
@@ -163,6 +171,29 @@ Status ControlLoop::Decide(bool* worked) {
   Message message = std::move(log);
   HVD_RETURN_IF_ERROR(with_.transport.Broadcast(EncodeMessage(message)));
   return Apply(std::get<Log>(message));
+}
+
+std::vector<WaitingTensor> ControlLoop::JobWaits(TimePoint now) const {
+  std::vector<WaitingTensor> waiting;
+  for (const PendingTensor& tensor : coordinator_->Pending()) {
+    if (waiting.size() == kMaxWaitingInReport) break;
+    waiting.push_back({tensor.name,
+                       Milliseconds(now - tensor.since),
+                       {tensor.missing_ranks.begin(), tensor.missing_ranks.end()}});
+  }
+  return waiting;
+}
+
+// Who is missing is for rank 0 to say.
+Status ControlLoop::AnswerStatusDesk() {
+  const TimePoint now = with_.clock.Now();
+  Report report = MakeReport(now);
+  const bool complete = report.waiting.empty();
+  with_.status_desk.SayHere(std::move(report), complete);
+  if (complete) return Status::Ok();
+  if (coordinator_ == nullptr) return with_.transport.Send(0, EncodeMessage(Inquiry()));
+  with_.status_desk.SayWaiting(JobWaits(now));
+  return Status::Ok();
 }
 
 Status ControlLoop::AskMissingRanks() {

@@ -20,6 +20,7 @@
 #include "horovod_tf/common/runtime/executor.h"
 #include "horovod_tf/common/runtime/in_flight.h"
 #include "horovod_tf/common/runtime/inbox.h"
+#include "horovod_tf/common/runtime/status_desk.h"
 #include "horovod_tf/common/runtime/tensor_queue.h"
 #include "horovod_tf/common/runtime/timeline.h"
 #include "horovod_tf/common/transport/transport.h"
@@ -35,6 +36,7 @@ struct LoopSurroundings {
   const BackendRegistry& backends;
   TensorQueue& queue;
   Timeline* timeline;
+  StatusDesk& status_desk;
 };
 
 // Thread rule: for the background thread. Tensors' callbacks run inside Turn and Execute.
@@ -67,6 +69,9 @@ class ControlLoop {
   Status Take(Received received);
   Status Answer(int rank);
   Report MakeReport(TimePoint now) const;
+  // What waits in the whole job, and for whom. REQUIRES: this is rank 0.
+  std::vector<WaitingTensor> JobWaits(TimePoint now) const;
+  Status AnswerStatusDesk();
   Status AnnounceNew(bool* worked);
   Status Decide(bool* worked);
   Status AskMissingRanks();

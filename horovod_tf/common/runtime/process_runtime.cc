@@ -1,8 +1,10 @@
 #include "horovod_tf/common/runtime/process_runtime.h"
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/mutex.h"
 #include "horovod_tf/common/base/process_id.h"
+#include "horovod_tf/common/base/signal_watch.h"
 #include "horovod_tf/common/runtime/assemble.h"
 #include "horovod_tf/common/runtime/guest.h"
 #include "horovod_tf/common/runtime/in_flight.h"
@@ -17,6 +20,17 @@
 
 namespace horovod_tf {
 namespace {
+
+// From the first job on, `kill -USR1` prints what this rank does, unless the program does something
+// else with that signal. To the end of the process: a signal that comes late must not kill it.
+void PrintStatusOnSignal() {
+  static SignalWatch* const watch = std::make_unique<SignalWatch>(SIGUSR1, [] {
+                                      const std::string text =
+                                          "[horovod_tf] " + ProcessStatus() + "\n";
+                                      (void)std::fputs(text.c_str(), stderr);
+                                    }).release();
+  (void)watch;
+}
 
 // A runtime with what the process wants to know of it.
 struct Job {
@@ -164,7 +178,9 @@ class ProcessRuntime {
       // Known before it has started, so that a shutdown can interrupt the start.
       job_ = job;
     }
-    return job->runtime->Start();
+    HVD_RETURN_IF_ERROR(job->runtime->Start());
+    PrintStatusOnSignal();
+    return Status::Ok();
   }
 
   void NoteEndOf(const Status& stopped) {
@@ -251,6 +267,11 @@ std::optional<bool> ProcessMpiThreadsSupported() {
   const std::shared_ptr<Job> job = Process().CopyInitialized();
   if (job == nullptr) return std::nullopt;
   return job->mpi_threads_supported;
+}
+
+std::string ProcessStatus() {
+  const std::shared_ptr<Job> job = Process().CopyInitialized();
+  return job == nullptr ? ProcessNotInitialized().message() : job->runtime->Describe();
 }
 
 void ProcessEnqueue(std::vector<TensorEntry> group) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +37,8 @@ HVD_EXPORT std::optional<Topology> ProcessTopology();
 HVD_EXPORT Status ProcessNotInitialized();
 // Whether MPI may be called from several threads at once; nothing before init.
 HVD_EXPORT std::optional<bool> ProcessMpiThreadsSupported();
+// As Runtime::Describe; without a job, why there is none.
+HVD_EXPORT std::string ProcessStatus();
 // As Runtime::Enqueue; before init everything is finished with FailedPrecondition.
 HVD_EXPORT void ProcessEnqueue(std::vector<TensorEntry> group);
 

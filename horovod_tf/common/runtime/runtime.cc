@@ -11,6 +11,7 @@
 #include "horovod_tf/common/runtime/control_loop.h"
 #include "horovod_tf/common/runtime/guest.h"
 #include "horovod_tf/common/runtime/opening.h"
+#include "horovod_tf/common/runtime/status_desk.h"
 #include "horovod_tf/common/runtime/tensor_queue.h"
 #include "horovod_tf/common/runtime/thread_affinity.h"
 #include "horovod_tf/common/runtime/timeline.h"
@@ -18,7 +19,8 @@
 namespace horovod_tf {
 namespace {
 
-// How long a thread has to notice that its job has failed before it is left behind.
+// How long a thread has to notice that its job has failed before it is left behind, and to answer a
+// question.
 constexpr Duration kGrace = std::chrono::seconds(2);
 
 RuntimeOptions WithLogger(RuntimeOptions options) {
@@ -43,7 +45,8 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
         clock_(*options_.clock),
         logger_(*options_.logger),
         lifecycle_(clock_),
-        queue_(transport_.size()) {}
+        queue_(transport_.size()),
+        status_desk_(clock_) {}
 
   // By the runtime; or by the thread that was left behind, as the last thing that it does.
   ~Impl() {
@@ -107,6 +110,18 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     const Status ended = AwaitEnd();  // what became of it has been told to its tensors
   }
 
+  std::string Describe() {
+    StatusAnswer answer;
+    answer.ended = Refusal();
+    // A callback that asks would wait for itself.
+    if (answer.ended.ok() && !OnGuestThread()) {
+      answer = status_desk_.Ask([this] { transport_.Wake(); }, AfterDelay(clock_.Now(), kGrace));
+      if (!answer.here) answer.ended = Refusal();
+    }
+    return StatusText(answer, transport_.rank(), transport_.size(), transport_.host(),
+                      DescribeConfig(options_.config));
+  }
+
   RuntimeState state() const { return lifecycle_.state(); }
   Status failure() const { return lifecycle_.failure(); }
   Status Refusal() const { return lifecycle_.Refusal(); }
@@ -143,7 +158,7 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     // After the timeline, whose thread has no reason to be where this one is.
     HVD_RETURN_IF_ERROR(BindThisThread(options_.config, topology_));
     loop_.emplace(LoopSurroundings{options_.config, clock_, logger_, transport_, options_.backends,
-                                   queue_, timeline_.get()});
+                                   queue_, timeline_.get(), status_desk_});
     lifecycle_.FinishStart();
     while (loop_->shutdown().ok()) {
       if (std::optional<std::string> reason = lifecycle_.TakeStopRequest()) {
@@ -239,6 +254,7 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
 
   RuntimeLifecycle lifecycle_;
   TensorQueue queue_;
+  StatusDesk status_desk_;
   std::atomic<std::thread::id> thread_id_{};
   std::atomic<bool> in_callback_{false};  // where the background thread is
   Mutex join_mutex_;  // held while joining: all who wait for the end return after it
@@ -259,6 +275,7 @@ void Runtime::Withdraw(std::uint64_t ticket, std::string_view reason) {
   impl_->Withdraw(ticket, reason);
 }
 Status Runtime::Stop(std::string_view reason) { return impl_->Stop(reason); }
+std::string Runtime::Describe() { return impl_->Describe(); }
 RuntimeState Runtime::state() const { return impl_->state(); }
 Status Runtime::failure() const { return impl_->failure(); }
 Status Runtime::Refusal() const { return impl_->Refusal(); }

@@ -67,6 +67,10 @@ class Runtime {
   // once, and before Start. From a completion's callback, whatever its thread, it only asks.
   Status Stop(std::string_view reason);
 
+  // What this rank does and waits for, who is missing, and the environment in force: for people.
+  // Waits for the background thread and rank 0, but not for long.
+  std::string Describe();
+
   RuntimeState state() const;
   // OK while not failed; the first failure afterwards.
   Status failure() const;
