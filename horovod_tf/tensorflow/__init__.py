@@ -4,6 +4,8 @@ from horovod_tf import __version__ as __version__
 from horovod_tf.tensorflow import gradients as gradients
 from horovod_tf.tensorflow.collectives import allreduce as allreduce
 from horovod_tf.tensorflow.collectives import grouped_allreduce as grouped_allreduce
+from horovod_tf.tensorflow.consistency import ConsistencyHook as ConsistencyHook
+from horovod_tf.tensorflow.consistency import check_consistency as check_consistency
 from horovod_tf.tensorflow.functions import broadcast_global_variables as broadcast_global_variables
 from horovod_tf.tensorflow.functions import broadcast_variables as broadcast_variables
 from horovod_tf.tensorflow.hooks import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
