@@ -5,6 +5,7 @@ No TensorFlow here: what the ranks have is given as text and numbers, of which `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -104,12 +105,14 @@ def different_lists(lists: Sequence[Sequence[Variable]], when: str) -> str:
 
 def different_values(ranks: Sequence[Contents], variables: Sequence[Variable], when: str) -> str | None:
     """The error if ranks with `same_lists` have different values; None if they agree."""
+    times = Counter(variable.name for variable in variables)
     parts = []
-    for variable, of_ranks in zip(variables, zip(*(rank.values for rank in ranks))):
+    for number, (variable, of_ranks) in enumerate(zip(variables, zip(*(rank.values for rank in ranks))), start=1):
         (_, most), *others = _grouped(of_ranks)
         if others:
             rest = sorted(rank for _, group in others for rank in group)
-            parts.append(f"{variable} on {ranks_text(rest)} is not as on {ranks_text(most)}")
+            which = f", number {number}" if times[variable.name] > 1 else ""
+            parts.append(f"{variable}{which} on {ranks_text(rest)} is not as on {ranks_text(most)}")
     if not parts:
         return None
     return f"Variables differ between ranks{when}, {len(parts)} of {len(variables)}: {_first_few(parts)}. {_MEND}"

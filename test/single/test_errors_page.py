@@ -10,9 +10,9 @@ QUOTED = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 
 
 def sources() -> str:
-    """All native sources, with literals that stand side by side made one."""
-    texts = [path.read_text() for path in sorted((ROOT / "horovod_tf").rglob("*.cc"))]
-    return re.sub(r'"\s*\n\s*"', "", "\n".join(texts))
+    """All sources, with literals that stand side by side made one."""
+    paths = [path for path in sorted((ROOT / "horovod_tf").rglob("*")) if path.suffix in {".cc", ".py"}]
+    return re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in paths))
 
 
 def test_every_quoted_text_is_one_of_the_library() -> None:
