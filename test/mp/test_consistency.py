@@ -364,19 +364,21 @@ class Model:
 
 
 def steps_until_error(
-    model: Model, hooks: Iterable[Any], steps: int = 20, at: int = -1, change: Any = None, **session: Any
+    model: Model, hooks: Iterable[Any], steps: int = 20, at: int = -1, change: Any = None
 ) -> tuple[int, str]:
     """After which step there is an error, and which; the odd rank runs `change` after step `at`, besides the hooks."""
     done = 0
-    with pytest.raises(tf.errors.FailedPreconditionError) as caught:  # noqa: PT012 - the step that fails is counted
-        with v1.train.MonitoredTrainingSession(hooks=list(hooks), log_step_count_steps=0, **session) as session_:
+
+    def run() -> None:
+        nonlocal done
+        with v1.train.MonitoredTrainingSession(hooks=list(hooks), log_step_count_steps=0) as session:
             for done in range(1, steps + 1):
-                session_.run(model.train)
+                session.run(model.train)
                 if done == at and RANK == ODD:
-                    session_.run_step_fn(lambda step_context: step_context.session.run(change))
-            pytest.fail("no error")
-    works()
-    return done, str(caught.value.message)
+                    session.run_step_fn(lambda step_context: step_context.session.run(change))
+
+    text = error_of(run)
+    return done, text
 
 
 def broadcast_and_check(every: int = 5, **arguments: Any) -> list[Any]:
