@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
 from horovod_tf._version import __version__
+from horovod_tf.common import ending
 
 LIBRARY_PATH: Final = Path(__file__).with_name("libhorovod_common.so")
 
@@ -42,7 +43,8 @@ PROTOTYPES: Final[dict[str, tuple[list[Any], Any]]] = {
 # Codes of horovod_last_error_code() that say that the caller can mend it: InvalidArgument, FailedPrecondition.
 _CALLERS_FAULT: Final = frozenset({3, 9})
 _NOT_INITIALIZED: Final = -1
-_LONGEST_REASON: Final = 1000  # characters; TensorFlow's errors quote whole graphs
+# When a rank has ended badly the launcher ends the others; so long they have to say what they have been told.
+_LAST_WORD_SECONDS: Final = 1.0
 _BUILD_IT: Final = "run `make lib` in the source tree, or install the package again"
 
 
@@ -103,6 +105,7 @@ def init() -> None:
     """
     if _library.horovod_init() != 0:
         _raise_last_error()
+    ending.watch(_shutdown_because_of_the_end)
     # Once, and after whatever the program registered before: what still uses the library ends first.
     atexit.unregister(_end)
     atexit.register(_end)
@@ -118,21 +121,26 @@ def shutdown() -> None:
         _raise_last_error()
 
 
-def _reason_for_ending() -> str:
-    """Why Python exits, for the ranks that still wait for this one."""
-    # Python keeps the exception that ended the program here, whatever the program made of sys.excepthook.
-    error = getattr(sys, "last_value", None)
-    if error is None or hasattr(sys, "ps1"):
-        return "its program has ended, by itself or by sys.exit; has it had fewer steps or less data than the others?"
-    text = f"its program ended with {type(error).__name__}: {error}"
-    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + " ..."
+def _shutdown_because_of_the_end() -> int:
+    """The status of the call that tells the other ranks how this program ends."""
+    reason = ending.reason().encode(errors="replace").replace(b"\0", b"?")
+    return int(_library.horovod_shutdown_because(reason))
 
 
 def _end() -> None:
-    """What is done when Python exits: MPI is finalised too if `init()` has initialised it and nothing has failed."""
-    if _library.horovod_shutdown_because(_reason_for_ending().encode(errors="replace").replace(b"\0", b"?")) != 0:
+    """What is done when Python exits.
+
+    MPI is finalised too if `init()` has initialised it and nothing has failed. That waits for the other ranks, who may
+    be busy for long: it is for good ends only.
+    """
+    bad = ending.is_bad()
+    others = is_initialized() and size() > 1
+    if _shutdown_because_of_the_end() != 0:
         _raise_last_error()
-    if _library.horovod_finalize() != 0:
+    if bad:
+        if others:
+            time.sleep(_LAST_WORD_SECONDS)
+    elif _library.horovod_finalize() != 0:
         _raise_last_error()
 
 

@@ -304,7 +304,11 @@ def test_exit_without_shutdown_is_clean(run_python: Run, ending: str, status: in
     ("ending", "reason"),
     [
         ("", "its program has ended, by itself or by sys.exit; has it had fewer steps"),
-        ("sys.exit(3)", "its program has ended, by itself or by sys.exit; has it had fewer steps"),
+        ("sys.exit(3)", "its program ended with sys.exit(3)"),
+        ("sys.exit('no data')", "its program ended with sys.exit('no data')"),
+        ("sys.exit(0)", "its program has ended, by itself or by sys.exit; has it had fewer steps"),
+        ("try: sys.exit(3)\nexcept SystemExit: pass", "its program has ended, by itself"),
+        ("threading.Thread(target=sys.exit, args=(3,)).start()", "its program has ended, by itself"),
         ("1 / 0", "its program ended with ZeroDivisionError: division by zero"),
         ("sys.excepthook = lambda *_: None; 1 / 0", "its program ended with ZeroDivisionError: division by zero"),
         ("raise ValueError('x' * 5000)", "its program ended with ValueError: " + "x" * 960),
@@ -313,8 +317,8 @@ def test_exit_without_shutdown_is_clean(run_python: Run, ending: str, status: in
 )
 def test_exit_says_why_the_program_ends(run_python: Run, ending: str, reason: str) -> None:
     done = run_python(
-        "import atexit, sys\nfrom horovod_tf.common import basics\n"
-        "atexit.register(lambda: print(basics._reason_for_ending()))\n" + ending
+        "import atexit, sys, threading\nfrom horovod_tf.common import basics, ending\nbasics.init()\n"
+        "atexit.register(lambda: print(ending.reason()))\n" + ending
     )
     assert done.stdout.startswith(reason)
     assert len(done.stdout) < 1100
