@@ -1,6 +1,6 @@
 """Runs the TensorFlow tests with every TensorFlow and MPI, and prints a Markdown table. `make test-matrix` calls it.
 
-    python3 build_support/matrix.py [--cells 2.15.1/mpich-5.0.2,...] [--ranks '1 2 3 4'] [--document FILE]
+    python3 -m build_support.matrix [--cells 2.15.1/mpich-5.0.2,...] [--ranks '1 2 3 4'] [--document FILE]
 
 Each pair is a cell with a folder of its own, FOLDER/CELL: `venv`, `tree` (a copy of the working tree, as the built
 libraries lie inside it), and a log for each run. Nothing is shared between cells. A second run copies, builds and
@@ -19,6 +19,8 @@ import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
+
+from build_support.documents import write_into
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = "oldest"
@@ -197,19 +199,6 @@ def table(results: dict[str, dict[str, str]], ranks: list[str]) -> str:
     return "".join(f"| {line} |\n" for line in lines)
 
 
-def write_into(document: Path, text: str) -> None:
-    """Puts the table between the document's two marks.
-
-    Raises:
-        ValueError: it has none.
-    """
-    before, begin, rest = document.read_text().partition("<!-- matrix -->\n")
-    _, end, after = rest.partition("<!-- end of matrix -->\n")
-    if not (begin and end):
-        raise ValueError(f"{document} has no place for the table")
-    document.write_text(f"{before}{begin}{text}{end}{after}")
-
-
 def commit() -> str:
     """Of the working tree; `-dirty` if something has been changed since."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
@@ -244,7 +233,7 @@ def main() -> int:
         results_file.write_text(json.dumps(results, indent=2))
     print(f"\nTests passed, added up over ranks and files:\n\n{table(results, ranks)}")
     if arguments.document:
-        write_into(arguments.document, table(results, ranks))
+        write_into(arguments.document, "matrix", table(results, ranks))
     return 0 if good else 1
 
 

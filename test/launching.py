@@ -16,20 +16,28 @@ from support import ROOT, clean_environment
 MPIRUN: Final = Path(sys.executable).with_name("mpirun")
 needs_mpirun = pytest.mark.skipif(not MPIRUN.exists(), reason="needs mpirun beside the interpreter")
 
-PROLOGUE: Final = """
+OURS: Final = "horovod_tf.tensorflow"
+# What the scripts of jobs call hvd: ours, or another module with the same names, to compare with.
+MODULE: Final = os.environ.get("MODULE_UNDER_TEST", OURS)
+IMPORTS: Final = f"""
 import os, sys, time
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np
 import tensorflow as tf
-import horovod_tf.tensorflow as hvd
+import {MODULE} as hvd
 v1 = tf.compat.v1
-hvd.init()
-rank, size = hvd.rank(), hvd.size()
 
 def say(*what):
     sys.stdout.write("rank %d: %s\\n" % (rank, " ".join(str(one).replace("\\n", " ") for one in what)))
     sys.stdout.flush()
 """
+PROLOGUE: Final = (
+    IMPORTS
+    + """
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
+"""
+)
 GRAPH_MODE: Final = "v1.disable_eager_execution()\n"
 
 
@@ -77,12 +85,15 @@ class Job:
         return f"status {self.status} after {self.seconds:.1f} s\n{self.output[-8000:]}\n{self.errors[-8000:]}"
 
 
+def launcher(ranks: int) -> list[str]:
+    """What starts so many ranks, however many cores there are."""
+    ours = ["--oversubscribe", "--bind-to", "none"] if launcher_is_open_mpi() else []
+    return [str(MPIRUN), "-np", str(ranks), *ours]
+
+
 def launch(ranks: int, *command: str, seconds: float = 90, **variables: str) -> Job:
     """`command` on so many ranks of this host, however many cores it has, with `variables` in their environment."""
-    launcher = [str(MPIRUN), "-np", str(ranks)]
-    if launcher_is_open_mpi():
-        launcher += ["--oversubscribe", "--bind-to", "none"]
-    return Job(list(command), launcher, seconds, variables)
+    return Job(list(command), launcher(ranks), seconds, variables)
 
 
 def launch_script(ranks: int, script: str, seconds: float = 90, **variables: str) -> Job:

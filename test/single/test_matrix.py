@@ -23,16 +23,9 @@ def test_verdict_adds_up_over_ranks_and_kinds_of_tests() -> None:
     assert matrix.verdict(False, "make: *** Error 2\n") == "**FAILED** (no tests ran)"
 
 
-def test_table_has_a_row_per_result_and_goes_between_the_marks(tmp_path: Path) -> None:
+def test_table_has_a_row_per_result() -> None:
     table = matrix.table({"2.15.1/mpich-5.0.2": {"Python": "3.11.7", "N=1": "8 passed"}}, ["1", "2"])
     assert "| 2.15.1 | MPICH 5.0.2 | 3.11.7 | 8 passed | - |" in table
-    document = tmp_path / "testing.md"
-    document.write_text("a\n<!-- matrix -->\nold\n<!-- end of matrix -->\nb\n")
-    matrix.write_into(document, table)
-    assert document.read_text() == f"a\n<!-- matrix -->\n{table}<!-- end of matrix -->\nb\n"
-    (tmp_path / "other.md").write_text("a\n")
-    with pytest.raises(ValueError, match="no place for the table"):
-        matrix.write_into(tmp_path / "other.md", table)
 
 
 def test_oldest_is_the_oldest_that_there_is_a_python_for(
