@@ -15,7 +15,7 @@
 #   TEST_LIMIT=300                             seconds a test program may take
 #   GTEST_FLAGS=--gtest_filter=...             for the native tests
 #   PYTEST_FLAGS='-k name'                     for the Python tests
-#   PEER_PYTHON=/path/to/venv/bin/python       `make bench` measures that environment's horovod too
+#   PEER_PYTHON=/path/to/venv/bin/python       `make bench` and `make test-faults` look at that environment's horovod too
 #   BENCH_FLAGS=--quick                        options of benchmarks/table.py
 
 VARIANT ?= release
@@ -50,6 +50,7 @@ help:
 	@echo 'make test-tensorflow  the tests with TensorFlow, under mpirun and launching jobs themselves'
 	@echo 'make test-mpi         the native tests under the MPI of MPICXX, on 1 to 4 ranks'
 	@echo 'make test-matrix      the TensorFlow tests with every TensorFlow and MPI; prints a table'
+	@echo 'make test-faults      jobs in which something goes wrong; prints a table, takes half an hour'
 	@echo 'make test-boundary    that the core includes only itself, the standard library and POSIX'
 	@echo 'make asan|tsan        the native tests under sanitizers: addresses, leaks and undefined behaviour; threads'
 	@echo 'make coverage         line coverage of the core; fails under 90 %'

@@ -1,14 +1,16 @@
 """Runs the tests of faults, and prints a Markdown table of what passes. `make test-faults` calls it.
 
-    python build_support/faults.py [--peer PYTHON] [--document FILE] [-- PYTEST_ARGUMENT...]
+    python -m build_support.faults [--peer PYTHON] [--not-ours] [--document FILE] [-- PYTEST_ARGUMENT...]
 
 Faults have numbers (T1, T2, ...), and `test_t1_...` in test/faults are the cases of T1. With --peer, the same cases run
-with that environment's `horovod.tensorflow` in the place of our library. Results are kept in build/faults.
+with that environment's `horovod.tensorflow` in the place of our library. The last result of every case is kept in
+build/faults, and the table shows all.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -22,6 +24,7 @@ from build_support.documents import write_into
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/faults"
+OURS = "horovod_tf.tensorflow"
 PEER = "horovod.tensorflow"
 PASSED = "passed"
 # What one test may take: a hang is ended by tools/with_deadline long before, which then prints stacks.
@@ -99,8 +102,10 @@ def outcome_of(test: ElementTree.Element) -> str:
 
 
 def read_cases(report: Path) -> list[Case]:
-    """All results of one run, from pytest's XML."""
-    cases = []
+    """All results of one run, from pytest's XML; none if it was broken off."""
+    cases: list[Case] = []
+    if not report.exists():
+        return cases
     for test in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - pytest wrote it for us
         name = test.get("name") or ""
         found = re.match(r"test_(t\d+)_", name)
@@ -140,10 +145,18 @@ def table(ours: list[Case], peer: list[Case] | None) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def run(name: str, python: str, module: str, arguments: list[str]) -> tuple[int, list[Case], str]:
-    """One run of the tests: pytest's status, the results, and pytest's last line."""
-    report, log = FOLDER / f"{name}.xml", FOLDER / f"{name}.log"
-    options = ["-o", f"faulthandler_timeout={SECONDS_OF_A_TEST}", f"--junitxml={report}", "--color=no", "-q"]
+def run(side: str, python: str, module: str, arguments: list[str]) -> tuple[int, str]:
+    """One run of the tests: pytest's status and last line. Results are kept."""
+    report, log = FOLDER / f"{side}.xml", FOLDER / f"{side}.log"
+    report.unlink(missing_ok=True)
+    options = [
+        "-o",
+        f"faulthandler_timeout={SECONDS_OF_A_TEST}",
+        f"--junitxml={report}",
+        "--color=no",
+        "-v",
+        "--tb=short",
+    ]
     command = [python, "-m", "pytest", "-p", "no:cacheprovider", *options, *(arguments or ["test/faults"])]
     environment = {**os.environ, "MODULE_UNDER_TEST": module}
     last = ""
@@ -158,29 +171,39 @@ def run(name: str, python: str, module: str, arguments: list[str]) -> tuple[int,
             file.write(line)
             print(line, end="", flush=True)
             last = line.strip() or last
-    return process.returncode, read_cases(report), last
+    results = kept(side)
+    results.update({case.name: case for case in read_cases(report)})
+    (FOLDER / f"{side}.json").write_text(json.dumps(list(results.values()), indent=1))
+    return process.returncode, last
+
+
+def kept(side: str) -> dict[str, Case]:
+    """The last result of every case, by its name."""
+    path = FOLDER / f"{side}.json"
+    return {case[1]: Case(*case) for case in json.loads(path.read_text())} if path.exists() else {}
 
 
 def main() -> int:
     """The exit status: pytest's for our library."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="python of an environment with horovod, to compare with")
+    parser.add_argument("--not-ours", action="store_true", help="run the peer alone")
     parser.add_argument("--document", type=Path, help="file to put the table into, between its two marks")
     parser.add_argument("arguments", nargs="*", help="arguments for pytest, instead of test/faults")
     arguments = parser.parse_args()
 
     FOLDER.mkdir(parents=True, exist_ok=True)
-    status, ours, summary = run("ours", sys.executable, "horovod_tf.tensorflow", arguments.arguments)
-    peer, of_peer = None, ""
+    status, summaries = 0, []
     if arguments.peer:
-        _, peer, of_peer = run("peer", arguments.peer, PEER, arguments.arguments)
-    text = table(ours, peer)
-    print(f"\n{text}")
+        _, last = run("peer", arguments.peer, PEER, arguments.arguments)
+        summaries.append(f"{PEER}: {last}")
+    if not arguments.not_ours:
+        status, last = run("ours", sys.executable, OURS, arguments.arguments)
+        summaries.append(last)
+    text = table(list(kept("ours").values()), list(kept("peer").values()) or None)
     if arguments.document:
         write_into(arguments.document, "faults", text)
-    if of_peer:
-        print(f"{PEER}: {of_peer}")
-    print(summary)
+    print(f"\n{text}", *summaries, sep="\n")
     return status
 
 

@@ -73,16 +73,15 @@ rank-tests:
 launcher-tests:
 	$(if $(LAUNCHER_TESTS),MPIRUN=$(MPIRUN) tools/with_deadline $(LAUNCHED_LIMIT) $(PYTHON) $(PYTEST) $(LAUNCHER_TESTS))
 
-# What goes wrong in jobs, on purpose; it takes many minutes. FAULTS_PEER=/path/to/venv/bin/python runs the same with that
+# What goes wrong in jobs, on purpose; it takes many minutes. PEER_PYTHON=/path/to/venv/bin/python runs the same with that
 # environment's horovod.tensorflow; FAULTS_FLAGS='--document docs/testing.md' puts the table there.
-FAULTS_PEER ?=
 FAULTS_FLAGS ?=
 .PHONY: test-faults fault-tests
 test-faults: environment
 	+@$(IN_ENVIRONMENT) ops mpi
 	+@$(IN_ENVIRONMENT) fault-tests
 fault-tests:
-	$(PYTHON) -m build_support.faults $(if $(FAULTS_PEER),--peer $(FAULTS_PEER)) $(FAULTS_FLAGS)
+	$(PYTHON) -m build_support.faults $(if $(PEER_PYTHON),--peer $(PEER_PYTHON)) $(FAULTS_FLAGS)
 
 # Every TensorFlow with every MPI, each pair in a folder of its own. MATRIX_CELLS=2.15.1/mpich-5.0.2,... for some.
 # MATRIX_FLAGS='--document docs/testing.md' puts the table there.

@@ -31,7 +31,7 @@ def wait_for_the_others(step):
         say("told", type(error).__name__, error)
         raise
 """
-# The launcher ends the other ranks when one has failed; Open MPI 4 is asked to give them time for a last word.
+# For ranks that do not heed the launcher's SIGTERM: Open MPI 4 is asked to give them time for a last word.
 PATIENT: Final = {"OMPI_MCA_odls_base_sigkill_timeout": "4"}
 ours_only = pytest.mark.skipif(MODULE != OURS, reason="of this library alone")
 
@@ -134,7 +134,7 @@ class FaultyJob(Job):
 
 def launch_fault(ranks: int, script: str, prologue: str = PROLOGUE, **variables: str) -> FaultyJob:
     token = f"faults-{uuid.uuid4()}"
-    variables = {**PATIENT, "FAULTS_JOB": token, **variables}
+    variables = {**variables, "FAULTS_JOB": token}
     job = FaultyJob([sys.executable, "-c", prologue + script], launcher(ranks), LIMIT, variables)
     job.ended = time.time()
     job.left = survivors(token)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fault_jobs import (
+    PATIENT,
     PROMPT,
     WAITS,
     FaultError,
@@ -97,13 +98,15 @@ def job_that_ends(ending: str, others: str) -> FaultyJob:
     """Three ranks, of which rank 1 ends so after a collective."""
     indented = "\n".join("    " + line for line in ENDINGS[ending].strip().splitlines())
     waiting = "\n".join("    " + line for line in OTHERS[others].strip().splitlines())
+    last_word = ending in WITHOUT_A_WORD and others == "waiting"
     return launch_fault(
         3,
         WAITS
-        + (HAVE_TIME if ending in WITHOUT_A_WORD and others == "waiting" else "")
+        + (HAVE_TIME if last_word else "")
         + "def step():\n    return hvd.allreduce(tf.ones([4]), average=False)\n"
         + "def fault():\n    say('fault at', time.time())\n"
         + f"step()\nif rank == 1:\n    time.sleep(1)\n{indented}\nelse:\n{waiting}\n",
+        **(PATIENT if last_word else {}),
     )
 
 

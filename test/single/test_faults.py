@@ -13,7 +13,7 @@ from support import ROOT
 REPORT = """<testsuites><testsuite>
 <testcase name="test_t1_a[x]"/>
 <testcase name="test_t1_b"><failure message="fault_jobs.FaultError: hang: status 124"/></testcase>
-<testcase name="test_t1_c"><failure message="fault_jobs.FaultError: wrong text, without ['rank 1']: status 1"/></testcase>
+<testcase name="test_t1_c"><failure message="fault_jobs.FaultError: wrong text, without ['x']: s"/></testcase>
 <testcase name="test_t1_d"><failure message="AssertionError: x"/></testcase>
 <testcase name="test_t17_e"><skipped type="pytest.skip" message="of this library alone"/></testcase>
 <testcase name="test_t13_f"><skipped type="pytest.xfail" message="why"/></testcase>
