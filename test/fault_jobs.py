@@ -16,10 +16,11 @@ import pytest
 
 from launching import MODULE, OURS, PROLOGUE, Job, launcher
 
-LIMIT: Final = 60  # seconds that a job may take; more is a hang
+LIMIT: Final = 90  # seconds that a job may take; more is a hang
 EXPIRED: Final = 124  # of tools/with_deadline
-# Seconds in which a job ends after its fault: the target is 5, the rest is for a machine that is busy.
-PROMPT: Final = 10
+# Seconds in which a job ends after its fault: the target is 5, the rest is for a machine that is busy. Ranks that
+# sleep do so for 60.
+PROMPT: Final = 20
 CRASHES: Final = re.compile(r"Segmentation fault|signal 11|signal 6|\(core dumped\)|Aborted \(signal|SIGSEGV|SIGABRT")
 # A rank that waits for the others in a loop of steps, and says what it is told.
 WAITS: Final = """

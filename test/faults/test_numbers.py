@@ -175,7 +175,7 @@ def test_t33_halves_do_not_overflow_and_lose_no_more_than_one_rounding() -> None
     job = launch_script(
         4,
         """
-say("mean", hvd.allreduce(tf.fill([5], tf.constant(20000.0, tf.float16))).numpy())
+say("mean", hvd.allreduce(tf.fill([5], tf.constant(20000.0, tf.float16))).numpy().tolist())
 exact = size * (1 + 2.0 ** -10)
 for dtype, bits in ((tf.float16, 10), (tf.bfloat16, 7)):
     found = hvd.allreduce(tf.cast(tf.fill([5], 1 + 2.0 ** -10), dtype), average=False)
@@ -187,7 +187,7 @@ for dtype, bits in ((tf.float16, 10), (tf.bfloat16, 7)):
     )
     succeeds(job)
     for rank in range(4):
-        gives(job, rank, "mean [20000. 20000. 20000. 20000. 20000.]", "float16 good", "bfloat16 good")
+        gives(job, rank, "mean [20000.0, 20000.0, 20000.0, 20000.0, 20000.0]", "float16 good", "bfloat16 good")
 
 
 REPEATABLE = """

@@ -307,6 +307,10 @@ def test_exit_without_shutdown_is_clean(run_python: Run, ending: str, status: in
         ("sys.exit(3)", "its program ended with sys.exit(3)"),
         ("sys.exit('no data')", "its program ended with sys.exit('no data')"),
         ("sys.exit(0)", "its program has ended, by itself or by sys.exit; has it had fewer steps"),
+        (
+            "threading.Thread(target=lambda: 1 / 0, name='trainer').start()",
+            "its program has ended, and before it its thread trainer with ZeroDivisionError: division by zero",
+        ),
         ("try: sys.exit(3)\nexcept SystemExit: pass", "its program has ended, by itself"),
         ("threading.Thread(target=sys.exit, args=(3,)).start()", "its program has ended, by itself"),
         ("1 / 0", "its program ended with ZeroDivisionError: division by zero"),
@@ -322,6 +326,8 @@ def test_exit_says_why_the_program_ends(run_python: Run, ending: str, reason: st
     )
     assert done.stdout.startswith(reason)
     assert len(done.stdout) < 1100
+    if "sys.exit" in ending:
+        assert "Traceback" not in done.stderr
 
 
 def test_exit_shuts_down_after_the_programs_own_exit_functions(run_python: Run) -> None:
