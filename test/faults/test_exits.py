@@ -209,7 +209,7 @@ if rank == 0:
 
 @needs_mpi4py
 def test_t15_init_again_after_shutdown_where_mpi_is_mpi4pys() -> None:
-    job = launch_fault(2, INIT_AGAIN, prologue="from mpi4py import MPI\n" + IMPORTS)
+    job = launch_fault(2, INIT_AGAIN, prologue=IMPORTS + "from mpi4py import MPI\n")
     succeeds(job)
     for rank in range(2):
         gives(job, rank, "0 [2. 2. 2.]", "1 [2. 2. 2.]", "2 [2. 2. 2.]")
