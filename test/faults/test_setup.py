@@ -51,6 +51,8 @@ def alone(**variables: str) -> FaultyJob:
 def test_t17_process_that_is_said_to_be_one_of_two_and_is_alone_is_an_error(variable: str) -> None:
     job = alone(**{variable: "2"})
     fails(job)
+    if "ORTE_ERROR_LOG" in job.errors and " told " not in job.output:
+        pytest.xfail("the MPI_Init of Open MPI 4 ends the process with words of its own when its mpirun is not there")
     told(job, 0, variable, "2")
 
 
