@@ -41,10 +41,14 @@ rank, size = hvd.rank(), hvd.size()
 GRAPH_MODE: Final = "v1.disable_eager_execution()\n"
 
 
+def launcher_version() -> str:
+    """What MPIRUN says it is."""
+    return subprocess.run([str(MPIRUN), "--version"], capture_output=True, text=True, check=False).stdout
+
+
 def launcher_is_open_mpi() -> bool:
     """Which family MPIRUN belongs to."""
-    done = subprocess.run([str(MPIRUN), "--version"], capture_output=True, text=True, check=False)
-    return "Open MPI" in done.stdout or "OpenRTE" in done.stdout
+    return "Open MPI" in launcher_version() or "OpenRTE" in launcher_version()
 
 
 class Job:
