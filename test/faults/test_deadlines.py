@@ -229,6 +229,7 @@ say(hvd.allreduce(tf.ones([3]), average=False).numpy())
 )
 
 
+@not_yet("MPI_Init waits for all ranks by itself, without a deadline")
 @pytest.mark.parametrize("late", [30, 1000], ids=["late", "never"])
 def test_t21_start_without_a_rank_ends_at_its_deadline_and_names_it(late: int) -> None:
     script = COMES_LATE.format(late=late)
