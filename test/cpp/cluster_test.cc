@@ -399,7 +399,7 @@ TEST(Cluster, StalledTooLong_StopsAllRanksNamingTheTensor) {
   const TestTensorPtr tensor = Submit(cluster.rank(1), TestSpec{"forgotten"}, 1, 2);
   ASSERT_TRUE(tensor->Wait());
   EXPECT_TRUE(tensor->FailedWith("forgotten"));
-  EXPECT_TRUE(tensor->FailedWith("Rank 0 is in its own code for"));
+  EXPECT_TRUE(tensor->FailedWith("Rank 0 is in user code for"));
   for (const Status& status : cluster.Stop()) EXPECT_TRUE(status.ok()) << status;
 }
 

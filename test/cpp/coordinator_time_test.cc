@@ -345,7 +345,7 @@ TEST_F(CoordinatorStallTest, AsksWhomItWillComplainOfAndSaysWhatTheyDo) {
   const std::vector<std::string> warnings = coordinator_->TakeWarnings();
   ASSERT_EQ(warnings.size(), 1u);
   for (const char* part :
-       {"Rank 0 is in its own code for 59 s, since allreduce of 'a', its collective 1.",
+       {"Rank 0 is in user code for 59 s, since allreduce of 'a', its collective 1.",
         "Rank 2 has not answered for 2 s"}) {
     EXPECT_NE(warnings[0].find(part), std::string::npos) << part << " not in " << warnings[0];
   }

@@ -39,8 +39,8 @@ TEST(Inquiries, Describe_SaysWhatTheRanksDo) {
   inquiries.OnReport(2, Report{0, "", 3000, {}}, At(59));
   inquiries.OnReport(3, Report{7, "broadcast of 'b'", 50000, {{"c", 40000, {}}}}, At(58));
   EXPECT_EQ(inquiries.Describe({1, 2, 3, 4, 5}, At(60)),
-            "\nRank 1 is in its own code for 60 s, since allreduce of 'a', its collective 4."
-            "\nRank 2 is in its own code for 4 s, since hvd.init()."
+            "\nRank 1 is in user code for 60 s, since allreduce of 'a', its collective 4."
+            "\nRank 2 is in user code for 4 s, since hvd.init()."
             "\nRank 3 waits for 'c' (for 42 s); 52 s ago it finished broadcast of 'b', its "
             "collective 7."
             "\nRank 4 has not answered for 2 s: its process is stopped or overloaded, its host is "
@@ -54,7 +54,7 @@ TEST(Inquiries, WhoFallsSilent_IsDescribedByWhatItDidBefore) {
   EXPECT_EQ(inquiries.Describe({1}, At(58)), "\nRank 1 is being asked what it does.");
   const std::string text = inquiries.Describe({1}, At(60));
   EXPECT_NE(text.find("Rank 1 has not answered for 2 s"), std::string::npos) << text;
-  EXPECT_NE(text.find("Its last answer: it is in its own code for 50 s"), std::string::npos)
+  EXPECT_NE(text.find("Its last answer: it is in user code for 50 s"), std::string::npos)
       << text;
 }
 

@@ -48,7 +48,7 @@ TEST(StallMonitor, ItSaysOfWhomItComplains) {
       Pending("a", 0, {0}, {1, 4}), Pending("b", 1, {0}, {3, 4}), Pending("young", 90, {0}, {2})};
   EXPECT_EQ(monitor.Check(At(61), pending).missing_ranks, (std::vector<int>{1, 3, 4}));
   EXPECT_EQ(monitor.Check(At(62), pending).missing_ranks, std::vector<int>());
-  EXPECT_EQ(monitor.Check(At(100), pending).missing_ranks, (std::vector<int>{1, 4}));
+  EXPECT_EQ(monitor.Check(At(100), pending).missing_ranks, (std::vector<int>{1, 2, 3, 4}));
 }
 
 TEST(StallMonitor, ATensorYoungerThanTheTime_IsNotNamed) {
@@ -100,13 +100,16 @@ TEST(StallMonitor, ShutdownTime_NamesTensorAndMissingRanks) {
   StallMonitor monitor(Options(10, 30));
   const std::vector<PendingTensor> pending = {Pending("y", 1), Pending("x", 0, {0, 2}, {1, 3, 4})};
   EXPECT_TRUE(monitor.Check(At(29), pending).shutdown.ok());
-  const Status shutdown = monitor.Check(At(30), pending).shutdown;
+  const StallReport report = monitor.Check(At(30), pending);
+  const Status& shutdown = report.shutdown;
   EXPECT_EQ(shutdown.code(), StatusCode::kUnknown);
   EXPECT_TRUE(Contains(shutdown.message(),
                        "'x' (allreduce) for 30 s [ready ranks: 0, 2] [missing ranks: 1, "
                        "3-4]"))
       << shutdown;
   EXPECT_TRUE(Contains(shutdown.message(), "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"));
+  EXPECT_TRUE(Contains(report.also_waiting, "\nAlso waiting: 'y' (allreduce) for 29 s [ready"));
+  EXPECT_FALSE(Contains(report.also_waiting, "'x'"));
 }
 
 TEST(StallMonitor, ShutdownBeforeTheWarning_NeedsNoWarning) {

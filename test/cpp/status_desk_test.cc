@@ -54,7 +54,7 @@ TEST(StatusText, SaysWhatIsKnownAndWhatIsNot) {
   answer.complete = true;
   answer.report = Report{4, "allreduce of 'a'", 2000, {}};
   EXPECT_EQ(StatusText(answer, 1, 4, "node-7", "A=1\nB=2"),
-            "rank 1 of 4 on node-7 is in its own code for 2 s, since allreduce of 'a', its "
+            "rank 1 of 4 on node-7 is in user code for 2 s, since allreduce of 'a', its "
             "collective 4\nenvironment in force:\nA=1\nB=2");
   answer.report.waiting = {{"b", 61000, {}}};
   answer.waiting = {{"b", 60000, {0, 1, 3}}};
@@ -87,7 +87,7 @@ TEST(RuntimeStatus, EveryRank_NamesWhoIsMissing) {
     EXPECT_TRUE(Has(text, "[missing ranks: 1]")) << text;
     EXPECT_TRUE(Has(text, "HOROVOD_FUSION_THRESHOLD=")) << text;
   }
-  EXPECT_TRUE(Has(cluster.rank(1).Describe(), "is in its own code for"));
+  EXPECT_TRUE(Has(cluster.rank(1).Describe(), "is in user code for"));
   for (const Status& status : cluster.Stop("enough")) EXPECT_TRUE(status.ok()) << status;
   const std::string after = cluster.rank(1).Describe();
   EXPECT_TRUE(Has(after, "takes no more tensors: ") && Has(after, "enough")) << after;

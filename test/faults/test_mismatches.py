@@ -97,7 +97,6 @@ except Exception as error:
 """
 
 
-@not_yet("the error of a stall names one tensor; what others wait for meanwhile is in rank 0's warning alone")
 def test_t8_branch_that_one_rank_takes_is_an_error_with_both_calls() -> None:
     job = launch_fault(2, BRANCHES, **SHORT)
     has_ended(job)

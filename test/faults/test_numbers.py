@@ -9,7 +9,6 @@ from launching import Job, launch_script, needs_mpirun
 
 pytestmark = needs_mpirun
 
-NO_CHECK = "there is no check_consistency() yet"
 PERTURBED = """
 weights = [tf.Variable(tf.ones([3]), name="first"), tf.Variable(tf.ones([2, 2]), name="second")]
 for step in range(20):
@@ -32,7 +31,6 @@ PERTURBATIONS = {
 }
 
 
-@not_yet(NO_CHECK)
 @pytest.mark.parametrize("perturbation", PERTURBATIONS)
 def test_t25_check_names_the_variable_and_the_rank_within_five_steps(perturbation: str) -> None:
     job = launch_fault(2, PERTURBED.format(perturb=PERTURBATIONS[perturbation]))
@@ -86,7 +84,6 @@ def test_t26_variables_and_slots_are_equal_after_a_broadcast_at_the_start() -> N
         raise FaultError("wrong value", job)
 
 
-@not_yet(NO_CHECK)
 def test_t26_layer_that_is_built_late_is_an_error_that_names_it() -> None:
     check = """
 try:

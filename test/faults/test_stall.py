@@ -59,11 +59,11 @@ time.sleep(1 if rank == 2 else 20)
             rank,
             "[ready ranks: 0-1] [missing ranks: 2]",
             "The ranks have executed 4 collectives; this is number 5.",
-            "Rank 2 is in its own code for",
+            "Rank 2 is in user code for",
             "its collective 4.",
         ), job
     # Whoever comes too late is told the same.
-    assert not job.lacks(2, "step 5", "Rank 2 is in its own code for"), job
+    assert not job.lacks(2, "step 5", "Rank 2 is in user code for"), job
 
 
 @pytest.mark.parametrize("elements", [4, 1 << 24], ids=["small", "large"])

@@ -35,7 +35,7 @@ time.sleep(1)  # who leaves ends the job for all
         assert part in job.errors, job
     assert job.errors.count("[horovod_tf] rank") == 1, job
     for rank in range(3):
-        assert not job.lacks(rank, f"done rank {rank} of 3 on ", "is in its own code for", "its collective 1"), job
+        assert not job.lacks(rank, f"done rank {rank} of 3 on ", "is in user code for", "its collective 1"), job
 
 
 def test_a_program_that_handles_the_signal_itself_keeps_it() -> None:

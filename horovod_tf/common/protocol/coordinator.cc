@@ -393,7 +393,7 @@ void Coordinator::Impl::CheckStalls(TimePoint now, Log* log) {
        Status::FromCode(report.shutdown.code(),
                         report.shutdown.message() + " The ranks have executed " +
                             std::to_string(executed_) + " collectives; this is number " +
-                            std::to_string(executed_ + 1) + "." + they),
+                            std::to_string(executed_ + 1) + "." + report.also_waiting + they),
        log);
 }
 

@@ -39,7 +39,7 @@ std::string DescribeReport(const Report& report, Duration ago) {
   const std::string last =
       report.executed == 0 ? "hvd.init()"
                            : report.last + ", its collective " + std::to_string(report.executed);
-  if (report.waiting.empty()) return "is in its own code for " + time + ", since " + last;
+  if (report.waiting.empty()) return "is in user code for " + time + ", since " + last;
   return "waits for " + TensorList(report.waiting, ago) + "; " + time + " ago it finished " + last;
 }
 

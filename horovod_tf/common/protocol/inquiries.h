@@ -17,7 +17,7 @@ namespace horovod_tf {
 // How long before a complaint those are asked whom it is about: what answers in that time is alive.
 Duration InquiryLead(const StallOptions& options);
 
-// "is in its own code for 61 s, since ...": the rest of a sentence about the rank that has sent
+// "is in user code for 61 s, since ...": the rest of a sentence about the rank that has sent
 // `report` so long ago.
 std::string DescribeReport(const Report& report, Duration ago);
 // "has not answered for 2 s: ...".

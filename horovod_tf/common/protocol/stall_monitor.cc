@@ -29,6 +29,16 @@ std::vector<const PendingTensor*> OlderThan(Duration age, TimePoint now,
   return old;
 }
 
+// A line for each, but the first.
+std::string Others(const std::vector<const PendingTensor*>& pending, TimePoint now) {
+  std::string text;
+  const std::size_t listed = std::min(pending.size(), kTensorsInWarning);
+  for (std::size_t i = 1; i < listed; ++i) text += "\nAlso waiting: " + Describe(*pending[i], now);
+  return pending.size() > listed
+             ? text + "\n... and " + std::to_string(pending.size() - listed) + " more"
+             : text;
+}
+
 std::string WarningText(TimePoint now, Duration warning_time,
                         const std::vector<const PendingTensor*>& stalled) {
   std::string text =
@@ -89,11 +99,14 @@ StallReport StallMonitor::Check(TimePoint now, const std::vector<PendingTensor>&
   if (options_.shutdown_time > Duration::zero()) {
     const auto expired = OlderThan(options_.shutdown_time, now, pending);
     if (!expired.empty()) {
-      report.missing_ranks = expired.front()->missing_ranks;
+      // Those that wait for it may be waited for themselves.
+      const auto all = OlderThan(Duration::zero(), now, pending);
+      report.missing_ranks = MissingRanks(all);
       report.shutdown =
           Status::Unknown("Not all ranks submitted tensor " + Describe(*expired.front(), now) +
                           ", which is more than the " + SecondsText(options_.shutdown_time) +
                           " that HOROVOD_STALL_SHUTDOWN_TIME_SECONDS allows.");
+      report.also_waiting = Others(all, now);
     }
   }
   if (last_warning_.has_value() && now < AfterDelay(*last_warning_, options_.warning_time)) {

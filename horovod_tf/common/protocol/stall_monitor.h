@@ -39,6 +39,8 @@ struct StallReport {
   std::string warning;
   // Not OK once a tensor has waited longer than the shutdown time; names it and the missing ranks.
   Status shutdown;
+  // With it: a line for each other tensor that waits, which may be why. Begins with a newline.
+  std::string also_waiting;
   // Whom the one or the other complains of.
   std::vector<int> missing_ranks;
 };
