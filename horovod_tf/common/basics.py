@@ -20,6 +20,7 @@ LIBRARY_PATH: Final = Path(__file__).with_name("libhorovod_common.so")
 # Every function of c_api.h: name -> (argtypes, restype). A test compares this with the header and with what the
 # library exports, as ctypes would otherwise guess, and guess wrong for everything that is not an int.
 PROTOTYPES: Final[dict[str, tuple[list[Any], Any]]] = {
+    "horovod_agree_on": ([ctypes.c_char_p, ctypes.c_char_p], ctypes.c_int),
     "horovod_init": ([], ctypes.c_int),
     "horovod_shutdown": ([], ctypes.c_int),
     "horovod_shutdown_because": ([ctypes.c_char_p], ctypes.c_int),
@@ -94,10 +95,18 @@ def _ask(name: str) -> int:
     return answer
 
 
+def agree_on(name: str, value: str) -> None:
+    """Makes `init()` fail, with both values, where ranks have said different ones of this name by then."""
+    if _library.horovod_agree_on(name.encode(), value.encode()) != 0:
+        _raise_last_error()
+
+
 def init() -> None:
     """Starts the library and meets the other ranks. Harmless when repeated; works again after `shutdown()`.
 
     The library shuts down by itself when Python exits.
+
+    Returns or fails within HOROVOD_TF_INIT_TIMEOUT_SECONDS and a second or two.
 
     Raises:
         ValueError: an environment variable does not parse, or the library cannot start the way it was asked to.

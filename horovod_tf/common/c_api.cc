@@ -71,6 +71,13 @@ int AskTopology(int Topology::*member) {
 
 }  // namespace
 
+int horovod_agree_on(const char* name, const char* value) {
+  return Guarded([name, value] {
+    horovod_tf::ProcessAgreeOn(name == nullptr ? "" : name, value == nullptr ? "" : value);
+    return Status::Ok();
+  });
+}
+
 int horovod_init(void) { return Guarded(horovod_tf::ProcessInit); }
 
 int horovod_shutdown(void) { return horovod_shutdown_because("the program called shutdown"); }

@@ -20,6 +20,9 @@
 extern "C" {
 #endif
 
+/* All ranks must have said the same value of this name by horovod_init, or it fails on all of them
+ * and names two that differ. The last value of a name counts. UTF-8, ended by a zero byte. */
+HVD_EXPORT int horovod_agree_on(const char* name, const char* value);
 /* Starts the library and meets the other ranks. Harmless when repeated. */
 HVD_EXPORT int horovod_init(void);
 /* Stops it on all ranks. Harmless when repeated. horovod_init works again afterwards. */

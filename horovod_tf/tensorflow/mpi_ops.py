@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from horovod_tf.common.basics import agree_on
 from horovod_tf.common.basics import cross_rank as cross_rank
 from horovod_tf.common.basics import cross_size as cross_size
 from horovod_tf.common.basics import init as init
@@ -77,6 +78,8 @@ def _load() -> Any:
 
 keep_concurrent(OP_TYPES)
 _ops: Final = _load()
+# Other versions may name a graph's operations otherwise, and name is what ranks match them by.
+agree_on("TensorFlow's version", tf.__version__)
 
 
 def _normalize_name(name: str) -> str:

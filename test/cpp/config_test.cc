@@ -343,6 +343,31 @@ TEST(Config, Launcher_IsRecognisedByEachOfItsVariables) {
   EXPECT_EQ(both.launcher_variable, "OMPI_COMM_WORLD_SIZE");
 }
 
+TEST(Config, WhatALauncherSaysOfTheRank_IsKept) {
+  const Config config = Parsed({{"OMPI_COMM_WORLD_SIZE", "4"},
+                                {"OMPI_COMM_WORLD_RANK", "3"},
+                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                {"PMIX_NAMESPACE", "job@1"},
+                                {"PMI_RANK", "1"}});
+  EXPECT_EQ(config.launcher_rank, 3);
+  EXPECT_EQ(config.launcher_local_size, 2);
+  EXPECT_EQ(config.launcher_job, "job@1");
+  const Config mpich = Parsed({{"PMI_SIZE", "4"}, {"PMI_RANK", "0"}, {"MPI_LOCALNRANKS", "4"}});
+  EXPECT_EQ(mpich.launcher_rank, 0);
+  EXPECT_EQ(mpich.launcher_local_size, 4);
+  EXPECT_EQ(mpich.launcher_job, "");
+}
+
+TEST(Config, GarbageAboutTheRank_IsAsGoodAsNothing) {
+  for (const char* value : {"", "x", "-1", "4"}) {
+    EXPECT_EQ(Parsed({{"PMI_SIZE", "4"}, {"PMI_RANK", value}}).launcher_rank, -1) << value;
+  }
+  for (const char* value : {"", "x", "0", "5"}) {
+    EXPECT_EQ(Parsed({{"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", value}}).launcher_local_size, 0)
+        << value;
+  }
+}
+
 TEST(Config, BatchSystemAllocation_IsNoLauncher) {
   EXPECT_EQ(Parsed({{"SLURM_NTASKS", "8"}, {"SLURM_NPROCS", "8"}}).launcher_size, 0);
 }

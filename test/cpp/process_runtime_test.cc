@@ -241,7 +241,8 @@ TEST_F(ProcessRuntimeTest, ShutdownDuringInit_LeavesOneOfTheTwoStates) {
 
 TEST(AssembleWorld, NoLauncher_IsOneRankNamedAfterTheHost) {
   World world;
-  ASSERT_TRUE(AssembleWorld(Config::Defaults(), &world).ok());
+  StartProgress progress(kNever);
+  ASSERT_TRUE(AssembleWorld(Config::Defaults(), progress, &world).ok());
   EXPECT_EQ(world.transport->size(), 1);
   EXPECT_FALSE(world.transport->host().empty());
   EXPECT_FALSE(world.mpi_threads_supported);

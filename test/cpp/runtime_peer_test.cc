@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -160,6 +161,41 @@ TEST(RuntimeAgainstPeer, NoAnswer_TimesOutSayingWhoIsMissing) {
   Duet one(1, hurry);
   EXPECT_EQ(one.Started().code(), StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(Has(one.Started(), "no answer from rank 0 within 0.05 s")) << one.Started();
+}
+
+TEST(RuntimeAgainstPeer, DeadlineOfTheWholeStart_CountsIfItComesFirst) {
+  Duet zero(0, [](RuntimeOptions* o) {
+    o->start_deadline = AfterDelay(Clock::Real().Now(), FromSeconds(0.05));
+    o->config.init_timeout = FromSeconds(300);
+  });
+  EXPECT_EQ(zero.Started().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(Has(zero.Started(), "within 300 s")) << zero.Started();
+}
+
+TEST(RuntimeAgainstPeer, CallThatDoesNotReturn_IsLeftInTime) {
+  auto gate = std::make_shared<std::promise<void>>();
+  auto left = std::make_shared<std::promise<void>>();
+  {
+    Duet zero(0, [&](RuntimeOptions* o) {
+      o->config.init_timeout = FromSeconds(0.05);
+      o->transport = std::make_unique<HookedTransport>(
+          std::move(o->transport), nullptr,
+          [gate, left, opened = gate->get_future().share()]() mutable {
+            opened.wait();
+            if (left != nullptr) left->set_value();
+            left = nullptr;
+            return Status::Ok();
+          });
+    });
+    const TimePoint begin = Clock::Real().Now();
+    const Status& status = zero.Started();
+    EXPECT_LT(ToSeconds(Clock::Real().Now() - begin), 20);
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+    EXPECT_TRUE(Has(status, "hvd.init() did not end within 0.05 s")) << status;
+    EXPECT_TRUE(Has(status, "was left behind")) << status;
+  }
+  gate->set_value();
+  EXPECT_EQ(left->get_future().wait_until(TestDeadline()), std::future_status::ready);
 }
 
 TEST(RuntimeAgainstPeer, StopWhileStarting_GivesTheStartUp) {

@@ -36,7 +36,8 @@ int WorldSize() {
 
 std::shared_ptr<MpiWorld> OpenWorld() {
   std::shared_ptr<MpiWorld> world;
-  const Status status = MpiWorld::Open(Config::Defaults(), &world);
+  StartProgress progress(FromNow(kDeadline));
+  const Status status = MpiWorld::Open(Config::Defaults(), progress, &world);
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", status.ToString().c_str());
     std::abort();

@@ -26,12 +26,13 @@ constexpr std::chrono::seconds kDeadline{60};
 
 std::unique_ptr<RankExchange> NewExchange() {
   std::shared_ptr<MpiWorld> world;
-  const Status status = MpiWorld::Open(Config::Defaults(), &world);
+  StartProgress progress(FromNow(kDeadline));
+  const Status status = MpiWorld::Open(Config::Defaults(), progress, &world);
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", status.ToString().c_str());
     std::abort();
   }
-  return MakeMpiExchange(std::move(world), kDeadline);
+  return MakeMpiExchange(std::move(world), FromNow(kDeadline));
 }
 
 ShmOptions OptionsOf(std::size_t chunk_bytes) {

@@ -43,7 +43,7 @@ def declared() -> dict[str, tuple[list[str], str]]:
     found = {}
     for match in re.finditer(r"^HVD_EXPORT ([^;()]*?)\s*\b(\w+)\(([^)]*)\);", text, re.MULTILINE):
         result, name, arguments = match.groups()
-        types = [re.sub(r"\s*\b\w+$", "", argument) for argument in arguments.split(",")]
+        types = [re.sub(r"\s*\b\w+$", "", argument.strip()) for argument in arguments.split(",")]
         found[name] = ([] if arguments == "void" else types, result)
     # So that a declaration of another form cannot be overlooked.
     assert sorted(found) == sorted(re.findall(r"\b(horovod_\w+)\(", text))

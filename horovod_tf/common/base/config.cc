@@ -269,6 +269,23 @@ void JudgeName(std::string_view name, std::vector<std::string>* errors,
 
 // ---- what concerns more than one variable -------------------------------------------------------
 
+std::string_view ValueOf(const Values& values, std::string_view name) {
+  const auto it = values.find(name);
+  return it == values.end() ? std::string_view() : it->second;
+}
+
+// For texts only, so that what is not understood is as good as not there.
+void ReadPlace(const Values& values, const LauncherVariable& variable, Config* config) {
+  const auto number = [&values](std::string_view name) {
+    return ParseNumber<int>(ValueOf(values, name));
+  };
+  const auto rank = number(variable.rank);
+  const auto local_size = number(variable.local_size);
+  if (Within(rank, 0, config->launcher_size - 1)) config->launcher_rank = *rank;
+  if (Within(local_size, 1, config->launcher_size)) config->launcher_local_size = *local_size;
+  config->launcher_job = ValueOf(values, variable.job);
+}
+
 // A launcher's variable that is not understood is an error: without it each of its processes would
 // take itself for the only one, and they would train apart.
 void ReadLauncher(const Values& values, Config* config, std::vector<std::string>* errors) {
@@ -283,6 +300,7 @@ void ReadLauncher(const Values& values, Config* config, std::vector<std::string>
     } else if (config->launcher_size == 0) {
       config->launcher_size = *size;
       config->launcher_variable = variable.name;
+      ReadPlace(values, variable, config);
     }
   }
 }

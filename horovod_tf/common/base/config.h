@@ -42,6 +42,10 @@ struct Config {
   // the variable it came from.
   int launcher_size = 0;
   std::string launcher_variable;
+  // What the same launcher says besides; -1, 0 or empty where it does not.
+  int launcher_rank = -1;
+  int launcher_local_size = 0;  // processes on this host
+  std::string launcher_job;     // the job's name, the same in all its processes
 
   // Things worth a warning that are no errors: variables of the reference system that have no
   // effect here, unknown HOROVOD_ names (with the nearest known one). One line each.

@@ -90,10 +90,12 @@ Table<LauncherVariable> LauncherVariables() {
   // Only what a launcher sets in the processes it starts. SLURM_NTASKS, for example, is also there
   // in a batch script that starts one process.
   static constexpr LauncherVariable kRows[] = {
-      {"OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"},
-      {"PMI_SIZE", "MPICH's and Intel MPI's mpiexec, srun with PMI"},
-      {"MV2_COMM_WORLD_SIZE", "MVAPICH2's mpirun_rsh"},
-      {"HOROVOD_SIZE", "horovodrun without MPI"},
+      {"OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun", "OMPI_COMM_WORLD_RANK",
+       "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
+      {"PMI_SIZE", "MPICH's and Intel MPI's mpiexec, srun with PMI", "PMI_RANK", "MPI_LOCALNRANKS",
+       ""},
+      {"MV2_COMM_WORLD_SIZE", "MVAPICH2's mpirun_rsh", "", "", ""},
+      {"HOROVOD_SIZE", "horovodrun without MPI", "", "", ""},
   };
   return Table(kRows);
 }

@@ -65,10 +65,14 @@ struct IgnoredVariable {
 };
 Table<IgnoredVariable> IgnoredVariables();
 
-// A variable in which a launcher says how many processes it started.
+// A variable in which a launcher says how many processes it started, and those in which it says
+// more; empty where there is none.
 struct LauncherVariable {
   std::string_view name;
   std::string_view launcher;
+  std::string_view rank;
+  std::string_view local_size;
+  std::string_view job;
 };
 // The first that is set counts.
 Table<LauncherVariable> LauncherVariables();

@@ -15,14 +15,15 @@ namespace {
 using horovod_tf::MpiWorld;
 using horovod_tf::Status;
 
-Status Open(const horovod_tf::Config& config, horovod_tf::World* made) {
+Status Open(const horovod_tf::Config& config, horovod_tf::StartProgress& progress,
+            horovod_tf::World* made) {
   std::shared_ptr<MpiWorld> world;
-  HVD_RETURN_IF_ERROR(MpiWorld::Open(config, &world));
+  HVD_RETURN_IF_ERROR(MpiWorld::Open(config, progress, &world));
   made->mpi_threads_supported = world->threads_supported();
   made->mpi_library = world->library();
   made->agreements.emplace_back("the MPI library", world->library());
   made->transport = horovod_tf::MakeMpiTransport(world);
-  made->exchange = horovod_tf::MakeMpiExchange(world, config.init_timeout);
+  made->exchange = horovod_tf::MakeMpiExchange(world, progress.deadline());
   made->abandon = [world] { world->MarkFailed(); };
   made->backends.Add(horovod_tf::MakeMpiBackend(std::move(world)));
   return Status::Ok();

@@ -10,8 +10,8 @@
 
 namespace horovod_tf {
 
-// DeadlineExceeded when not all ranks have come within `timeout`.
-std::unique_ptr<RankExchange> MakeMpiExchange(std::shared_ptr<MpiWorld> world, Duration timeout);
+// DeadlineExceeded when not all ranks have come until `deadline`.
+std::unique_ptr<RankExchange> MakeMpiExchange(std::shared_ptr<MpiWorld> world, TimePoint deadline);
 
 }  // namespace horovod_tf
 

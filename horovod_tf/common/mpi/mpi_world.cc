@@ -1,23 +1,24 @@
 #include "horovod_tf/common/mpi/mpi_world.h"
 
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
-#include <thread>
+#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "horovod_tf/common/base/clock.h"
 #include "horovod_tf/common/base/mutex.h"
+#include "horovod_tf/common/mpi/bounded.h"
 #include "horovod_tf/common/mpi/mpi_error.h"
+#include "horovod_tf/common/mpi/single_copy.h"
 
 namespace horovod_tf {
 namespace {
-
-constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
 
 constexpr int kGoodbyeTag = 9;  // after all that a job has sent
 
@@ -69,46 +70,6 @@ const char* ThreadLevelName(int level) {
   return "MPI_THREAD_MULTIPLE";
 }
 
-// Initialises MPI unless somebody has, and says what it allows threads to do.
-// A forked child would talk over its parent's connections, as its parent's rank.
-Status CheckNotForked() {
-  pid_t first = 0;
-  if (State().used_in.compare_exchange_strong(first, getpid()) || first == getpid()) {
-    return Status::Ok();
-  }
-  return Status::FailedPrecondition(
-      "MPI belongs to process " + std::to_string(first) + ", of which process " +
-      std::to_string(getpid()) +
-      " is a fork. Fork before hvd.init(), or start processes afresh (multiprocessing's start "
-      "method 'spawn' or 'forkserver').");
-}
-
-Status EnsureInitialized(bool threads_disable, int* provided) {
-  HVD_RETURN_IF_ERROR(CheckNotForked());
-  int finalized = 0;
-  HVD_MPI_RETURN_IF_ERROR(MPI_Finalized, &finalized);
-  if (finalized != 0) {
-    return Status::FailedPrecondition(
-        "MPI has already been finalised in this process and cannot be started again: call "
-        "hvd.init() before MPI_Finalize");
-  }
-  int initialized = 0;
-  HVD_MPI_RETURN_IF_ERROR(MPI_Initialized, &initialized);
-  if (initialized == 0) {
-    const int wanted = threads_disable ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE;
-    HVD_MPI_RETURN_IF_ERROR(MPI_Init_thread, nullptr, nullptr, wanted, provided);
-    State().initialized_here = true;
-  } else {
-    HVD_MPI_RETURN_IF_ERROR(MPI_Query_thread, provided);
-  }
-  if (*provided >= MPI_THREAD_SERIALIZED) return Status::Ok();
-  return Status::FailedPrecondition(
-      std::string("MPI allows only ") + ThreadLevelName(*provided) +
-      (initialized != 0 ? ", as whoever initialised it asked" : "") +
-      "; the library's background thread needs at least MPI_THREAD_SERIALIZED. With mpi4py: set "
-      "mpi4py.rc.thread_level = 'multiple' before importing mpi4py.MPI, or call hvd.init() first");
-}
-
 // "Open MPI v4.1.8", "MPICH Version: 5.0.2".
 std::string LibraryVersion() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
@@ -124,98 +85,168 @@ std::string LibraryVersion() {
   return line;
 }
 
-// Like MPI_Comm_dup, but a rank that never comes is no reason to wait forever.
-Status Duplicate(const Config& config, MPI_Comm* copy) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_idup, MPI_COMM_WORLD, copy, &request);
-  const TimePoint deadline = AfterDelay(Clock::Real().Now(), config.init_timeout);
-  while (true) {
-    int done = 0;
-    HVD_MPI_RETURN_IF_ERROR(MPI_Test, &request, &done, MPI_STATUS_IGNORE);
-    if (done != 0) break;
-    if (Clock::Real().Now() >= deadline) {
-      State().failed = true;
-      *copy = MPI_COMM_NULL;
-      return Status::DeadlineExceeded(
-          "not all ranks called hvd.init() within " +
-          std::to_string(static_cast<long long>(ToSeconds(config.init_timeout))) +
-          " s. Every rank that did says this; look at the output of the others. If they are only "
-          "slow to start, raise HOROVOD_TF_INIT_TIMEOUT_SECONDS.");
-    }
-    std::this_thread::sleep_for(kBetweenLooks);
+// A forked child would talk over its parent's connections, as its parent's rank.
+Status CheckNotForked() {
+  pid_t first = 0;
+  if (State().used_in.compare_exchange_strong(first, getpid()) || first == getpid()) {
+    return Status::Ok();
   }
-  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_set_errhandler, *copy, MPI_ERRORS_RETURN);
+  return Status::FailedPrecondition(
+      "MPI belongs to process " + std::to_string(first) + ", of which process " +
+      std::to_string(getpid()) +
+      " is a fork. Fork before hvd.init(), or start processes afresh (multiprocessing's start "
+      "method 'spawn' or 'forkserver').");
+}
+
+// Initialises MPI unless somebody has, and says what it allows threads to do.
+Status EnsureInitialized(const Config& config, StartProgress& progress, int* provided) {
+  HVD_RETURN_IF_ERROR(CheckNotForked());
+  int finalized = 0;
+  HVD_MPI_RETURN_IF_ERROR(MPI_Finalized, &finalized);
+  if (finalized != 0) {
+    return Status::FailedPrecondition(
+        "MPI has already been finalised in this process and cannot be started again: call "
+        "hvd.init() before MPI_Finalize");
+  }
+  int initialized = 0;
+  HVD_MPI_RETURN_IF_ERROR(MPI_Initialized, &initialized);
+  if (initialized == 0) {
+    AvoidForbiddenCopies(LibraryVersion(), config);
+    const int wanted = config.mpi_threads_disable ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE;
+    progress.Enter("MPI_Init_thread");
+    HVD_MPI_RETURN_IF_ERROR(MPI_Init_thread, nullptr, nullptr, wanted, provided);
+    State().initialized_here = true;
+  } else {
+    HVD_MPI_RETURN_IF_ERROR(MPI_Query_thread, provided);
+  }
+  if (*provided >= MPI_THREAD_SERIALIZED) return Status::Ok();
+  return Status::FailedPrecondition(
+      std::string("MPI allows only ") + ThreadLevelName(*provided) +
+      (initialized != 0 ? ", as whoever initialised it asked" : "") +
+      "; the library's background thread needs at least MPI_THREAD_SERIALIZED. With mpi4py: set "
+      "mpi4py.rc.thread_level = 'multiple' before importing mpi4py.MPI, or call hvd.init() first");
+}
+
+// Like MPI_Comm_dup, but a rank that never comes is no reason to wait forever.
+Status Duplicate(TimePoint deadline, MPI_Comm* copy) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  // In case that it is given up: MPI may still write it.
+  auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_idup, MPI_COMM_WORLD, made.get(), &request);
+  const Status status = AwaitBefore(deadline, &request);
+  if (!status.ok()) {
+    static_cast<void>(made.release());
+    return status;
+  }
+  *copy = *made;
+  return FromMpi(MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+}
+
+// Takes one message, if there is one, and says whether it was a goodbye.
+Status TakeLate(MPI_Comm comm, bool* goodbye) {
+  *goodbye = false;
+  int arrived = 0;
+  MPI_Message handle = MPI_MESSAGE_NULL;
+  MPI_Status envelope;
+  HVD_MPI_RETURN_IF_ERROR(MPI_Improbe, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &arrived, &handle,
+                          &envelope);
+  if (arrived == 0) return Status::Ok();
+  int length = 0;
+  HVD_MPI_RETURN_IF_ERROR(MPI_Get_count, &envelope, MPI_BYTE, &length);
+  std::string bytes(static_cast<std::size_t>(length), '\0');
+  HVD_MPI_RETURN_IF_ERROR(MPI_Mrecv, bytes.data(), length, MPI_BYTE, &handle, MPI_STATUS_IGNORE);
+  *goodbye = envelope.MPI_TAG == kGoodbyeTag;
   return Status::Ok();
 }
 
 // Takes what is still on its way in the job that was left, and frees it. All ranks do this
-// together.
-Status FreeLeft(Left* left, int rank, int size) {
+// together. Freeing waits for nobody: nothing is under way in the communicators any more.
+Status FreeLeft(TimePoint deadline, Left* left, int rank, int size) {
   std::vector<MPI_Request> goodbyes(static_cast<std::size_t>(size), MPI_REQUEST_NULL);
   for (int to = 0; to < size; ++to) {
     if (to == rank) continue;
     HVD_MPI_RETURN_IF_ERROR(MPI_Isend, nullptr, 0, MPI_BYTE, to, kGoodbyeTag, left->control,
                             &goodbyes[static_cast<std::size_t>(to)]);
   }
-  std::string bytes;
-  for (int missing = size - 1; missing > 0;) {
-    MPI_Message handle = MPI_MESSAGE_NULL;
-    MPI_Status envelope;
-    HVD_MPI_RETURN_IF_ERROR(MPI_Mprobe, MPI_ANY_SOURCE, MPI_ANY_TAG, left->control, &handle,
-                            &envelope);
-    int length = 0;
-    HVD_MPI_RETURN_IF_ERROR(MPI_Get_count, &envelope, MPI_BYTE, &length);
-    bytes.resize(static_cast<std::size_t>(length));
-    HVD_MPI_RETURN_IF_ERROR(MPI_Mrecv, bytes.data(), length, MPI_BYTE, &handle, MPI_STATUS_IGNORE);
-    if (envelope.MPI_TAG == kGoodbyeTag) --missing;
-  }
-  HVD_MPI_RETURN_IF_ERROR(MPI_Waitall, size, goodbyes.data(), MPI_STATUSES_IGNORE);
+  int missing = size - 1;
+  const Status taken = AwaitBefore(deadline, [&](bool* done) {
+    bool goodbye = false;
+    Status status = TakeLate(left->control, &goodbye);
+    if (goodbye) --missing;
+    *done = missing == 0;
+    return status;
+  });
+  HVD_RETURN_IF_ERROR(taken);
+  for (MPI_Request& request : goodbyes) HVD_RETURN_IF_ERROR(AwaitBefore(deadline, &request));
   HVD_MPI_RETURN_IF_ERROR(MPI_Comm_free, &left->data);
   HVD_MPI_RETURN_IF_ERROR(MPI_Comm_free, &left->control);
   return Status::Ok();
 }
 
+// What tells a host's ranks from those of others, and what it is called. The same name is not
+// enough: containers may share it. Within one system, and one space of sockets in it, ranks can
+// hand each other memory.
+std::string OwnHost() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  int length = 0;
+  if (MPI_Get_processor_name(name.data(), &length) != MPI_SUCCESS) length = 0;
+  std::string host(name.data(), static_cast<std::size_t>(length));
+  std::string system;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), system);
+  struct stat space {};
+  if (stat("/proc/self/ns/net", &space) != 0) space.st_ino = 0;
+  return host + '\n' + system + '\n' + std::to_string(space.st_ino);
+}
+
 }  // namespace
 
-Status MpiWorld::Open(const Config& config, std::shared_ptr<MpiWorld>* world) {
+Status MpiWorld::Open(const Config& config, StartProgress& progress,
+                      std::shared_ptr<MpiWorld>* world) {
+  progress.Use(LibraryVersion());
   int provided = MPI_THREAD_SINGLE;
-  HVD_RETURN_IF_ERROR(EnsureInitialized(config.mpi_threads_disable, &provided));
+  HVD_RETURN_IF_ERROR(EnsureInitialized(config, progress, &provided));
   const std::shared_ptr<MpiWorld> made(std::unique_ptr<MpiWorld>(new MpiWorld()));
   made->threads_supported_ = provided == MPI_THREAD_MULTIPLE;
   made->library_ = LibraryVersion();
-  HVD_RETURN_IF_ERROR(Duplicate(config, &made->control_));
-  HVD_RETURN_IF_ERROR(Duplicate(config, &made->data_));
-  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_rank, made->control_, &made->rank_);
-  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_size, made->control_, &made->size_);
-  HVD_RETURN_IF_ERROR(made->FreeLastJob());
-  HVD_RETURN_IF_ERROR(made->FindHost());
+  Status status = made->Join(progress);
+  if (!status.ok()) {
+    made->MarkFailed();
+    return status;
+  }
   *world = made;
   return Status::Ok();
 }
 
+// No call here waits for a rank without the deadline.
+Status MpiWorld::Join(StartProgress& progress) {
+  const TimePoint deadline = progress.deadline();
+  progress.Enter("MPI_Comm_idup");
+  HVD_RETURN_IF_ERROR(Duplicate(deadline, &control_));
+  HVD_RETURN_IF_ERROR(Duplicate(deadline, &data_));
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_rank, control_, &rank_);
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_size, control_, &size_);
+  progress.Enter("the end of the job before");
+  HVD_RETURN_IF_ERROR(FreeLastJob(deadline));
+  progress.Enter("the exchange of hosts");
+  return FindHost(deadline);
+}
+
 // If all ranks left it well; the communicators of a job that failed anywhere stay to the end.
-Status MpiWorld::FreeLastJob() {
+Status MpiWorld::FreeLastJob(TimePoint deadline) {
   job_ = State().NextJob();
   Left left = State().TakeLeft();
   int job = left.job == job_ - 1 ? left.job : 0;
-  HVD_MPI_RETURN_IF_ERROR(MPI_Allreduce, MPI_IN_PLACE, &job, 1, MPI_INT, MPI_MIN, control_);
-  return job > 0 ? FreeLeft(&left, rank_, size_) : Status::Ok();
+  HVD_RETURN_IF_ERROR(LeastBefore(deadline, control_, job, &job));
+  return job > 0 ? FreeLeft(deadline, &left, rank_, size_) : Status::Ok();
 }
 
-// A host's name is not enough: containers share names and not memory. The lowest rank that shares
-// memory with this one makes it unique.
-Status MpiWorld::FindHost() {
-  MPI_Comm local = MPI_COMM_NULL;
-  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_split_type, control_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL,
-                          &local);
-  int lowest = rank_;
-  const Status status = FromMpi(MPI_Bcast(&lowest, 1, MPI_INT, 0, local), "MPI_Bcast");
-  MPI_Comm_free(&local);
-  HVD_RETURN_IF_ERROR(status);
-  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
-  int length = 0;
-  HVD_MPI_RETURN_IF_ERROR(MPI_Get_processor_name, name.data(), &length);
-  host_ = std::string(name.data(), static_cast<std::size_t>(length)) + "#" + std::to_string(lowest);
+// The host's name, made unique by the first rank on it. MPI_Comm_split_type could tell, but waits.
+Status MpiWorld::FindHost(TimePoint deadline) {
+  const std::string own = OwnHost();
+  std::vector<std::string> hosts;
+  HVD_RETURN_IF_ERROR(GatherBefore(deadline, data_, own, &hosts));
+  const auto first = std::find(hosts.begin(), hosts.end(), own) - hosts.begin();
+  host_ = own.substr(0, own.find('\n')) + "#" + std::to_string(first);
   return Status::Ok();
 }
 

@@ -10,16 +10,19 @@
 
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/status.h"
+#include "horovod_tf/common/runtime/start_progress.h"
 
 namespace horovod_tf {
 
-// Thread rule: made on the thread that calls init (some MPIs want that), then for the background
+// Thread rule: made on a thread of the start, which may be left behind, then for the background
 // thread; freed on whichever thread ends the runtime, after the background thread has ended.
 class MpiWorld {
  public:
   // FailedPrecondition if MPI was finalised before, or was initialised by somebody without letting
-  // other threads call it; DeadlineExceeded if not all ranks call this within the configured time.
-  static Status Open(const Config& config, std::shared_ptr<MpiWorld>* world);
+  // other threads call it; DeadlineExceeded if not all ranks come until the progress's deadline.
+  // Only MPI_Init_thread, if it has to be called, knows none.
+  static Status Open(const Config& config, StartProgress& progress,
+                     std::shared_ptr<MpiWorld>* world);
   // Does not wait for anybody: communicators are freed by the next Open, where all ranks meet, and
   // those of a failed job, whose peers may be gone, not at all.
   ~MpiWorld();
@@ -28,7 +31,8 @@ class MpiWorld {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Equal on ranks that share memory, and different otherwise.
+  // Equal on ranks of one system that can reach each other without a network, and different
+  // otherwise.
   const std::string& host() const { return host_; }
   bool threads_supported() const { return threads_supported_; }
   // "Open MPI v4.1.8", one line.
@@ -42,8 +46,9 @@ class MpiWorld {
 
  private:
   MpiWorld() = default;
-  Status FindHost();
-  Status FreeLastJob();
+  Status Join(StartProgress& progress);
+  Status FindHost(TimePoint deadline);
+  Status FreeLastJob(TimePoint deadline);
 
   int rank_ = 0;
   int size_ = 1;

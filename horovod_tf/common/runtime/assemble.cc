@@ -5,15 +5,15 @@
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <string>
 #include <string_view>
-#include <system_error>
 
+#include "horovod_tf/common/base/host_name.h"
 #include "horovod_tf/common/base/logging.h"
 #include "horovod_tf/common/collectives/local_backend.h"
 #include "horovod_tf/common/collectives/shm_backend.h"
 #include "horovod_tf/common/runtime/mpi_leaf.h"
+#include "horovod_tf/common/runtime/placement.h"
 #include "horovod_tf/common/shm/shm_join.h"
 #include "horovod_tf/common/transport/local_transport.h"
 #include "horovod_tf/common/transport/shm_transport.h"
@@ -27,11 +27,13 @@ struct MpiFamily {
   const char* library;  // as the dynamic linker knows it
   std::string_view leaf;
   std::string_view launcher_variable;
+  std::string_view job_variable;  // which its launcher sets too; empty: none
 };
 
 constexpr std::array<MpiFamily, 2> kFamilies = {{
-    {"Open MPI", "libmpi.so.40", "libhorovod_mpi_openmpi.so", "OMPI_COMM_WORLD_SIZE"},
-    {"MPICH", "libmpi.so.12", "libhorovod_mpi_mpich.so", "PMI_SIZE"},
+    {"Open MPI", "libmpi.so.40", "libhorovod_mpi_openmpi.so", "OMPI_COMM_WORLD_SIZE",
+     "PMIX_NAMESPACE"},
+    {"MPICH", "libmpi.so.12", "libhorovod_mpi_mpich.so", "PMI_SIZE", ""},
 }};
 
 // The last leaf that was opened: the one to finalise.
@@ -40,20 +42,9 @@ std::atomic<const MpiLeaf*>& OpenedLeaf() {
   return leaf;
 }
 
-Status HostName(std::string* host) {
-  char name[256] = {};
-  // The last byte stays zero: a name that was cut off need not end with one.
-  if (gethostname(name, sizeof(name) - 1) != 0) {
-    return Status::Unknown("cannot learn this host's name: " +
-                           std::generic_category().message(errno));
-  }
-  *host = name;
-  return Status::Ok();
-}
-
 Status AssembleSingle(World* world) {
   std::string host;
-  HVD_RETURN_IF_ERROR(HostName(&host));
+  HVD_RETURN_IF_ERROR(ReadHostName(&host));
   world->backends = BackendRegistry();
   world->exchange.reset();
   world->transport = std::move(MakeLocalTransports({host}).front());
@@ -141,17 +132,20 @@ std::string DescribeShm(const ShmMembership& membership) {
 
 // Where all ranks can share memory, tensors and messages travel through it, else by MPI; rank 0
 // says which.
-Status AddShm(const Config& config, World* world) {
+Status AddShm(const Config& config, StartProgress& progress, World* world) {
   const std::unique_ptr<RankExchange> exchange = std::move(world->exchange);
+  Logger logger(config.log_level, config.log_hide_time);
+  logger.set_rank(exchange->rank());
+  progress.Enter("the comparison of processors");
+  HVD_RETURN_IF_ERROR(WarnOfPlacement(*exchange, world->transport->host(), logger));
   ShmOptions options;
   options.disable = config.shm_disable;
   options.chunk_bytes = static_cast<std::size_t>(config.shm_chunk_bytes);
   options.host = world->transport->host();
   ShmMembership membership;
   Status reason;
+  progress.Enter("the joining of shared memory");
   HVD_RETURN_IF_ERROR(JoinShm(*exchange, options, &membership, &reason));
-  Logger logger(config.log_level, config.log_hide_time);
-  logger.set_rank(exchange->rank());
   if (!reason.ok()) {
     // Several hosts, or the user's wish, are nothing to warn of.
     const bool expected = reason.code() == StatusCode::kUnimplemented;
@@ -167,15 +161,27 @@ Status AddShm(const Config& config, World* world) {
   return Status::Ok();
 }
 
-Status AssembleMpi(const Config& config, const MpiFamily& family, World* world) {
+// Without its launcher Open MPI may end the process from inside MPI_Init_thread.
+Status CheckLauncherIsThere(const Config& config, const MpiFamily& family) {
+  if (family.job_variable.empty() || !config.launcher_job.empty()) return Status::Ok();
+  return Status::FailedPrecondition(
+      LauncherSays(config) + ", but nothing else that its launcher sets is here (" +
+      std::string(family.job_variable) + "): start the program with mpirun, or unset the variable");
+}
+
+Status AssembleMpi(const Config& config, const MpiFamily& family, StartProgress& progress,
+                   World* world) {
   const bool launched = config.launcher_size > 0;
   const std::string why =
       launched ? LauncherSays(config) : std::string(family.name) + " is initialised here";
   const MpiLeaf* leaf = nullptr;
   HVD_RETURN_IF_ERROR(LoadLeaf(family, why, &leaf));
+  if (launched && !IsInitialized(family)) {
+    HVD_RETURN_IF_ERROR(CheckLauncherIsThere(config, family));
+  }
   OpenedLeaf() = leaf;
-  HVD_RETURN_IF_ERROR(leaf->open(config, world));
-  if (world->transport->size() > 1) return AddShm(config, world);
+  HVD_RETURN_IF_ERROR(leaf->open(config, progress, world));
+  if (world->transport->size() > 1) return AddShm(config, progress, world);
   if (config.launcher_size > 1) {
     const MpiFamily* const launcher = FamilyOfLauncher(config);
     return Status::FailedPrecondition(
@@ -188,14 +194,23 @@ Status AssembleMpi(const Config& config, const MpiFamily& family, World* world) 
   return AssembleSingle(world);
 }
 
+// A job of one: what its launcher does to it is worth a look.
+Status AssembleLone(const Config& config, World* world) {
+  HVD_RETURN_IF_ERROR(AssembleSingle(world));
+  const Logger logger(config.log_level, config.log_hide_time);
+  WarnOfLonePlacement(world->transport->host(), logger);
+  return Status::Ok();
+}
+
 }  // namespace
 
-Status AssembleWorld(const Config& config, World* world) {
+Status AssembleWorld(const Config& config, StartProgress& progress, World* world) {
   const MpiFamily* const initialized = InitializedFamily();
-  if (initialized != nullptr) return AssembleMpi(config, *initialized, world);
-  if (config.launcher_size <= 1) return AssembleSingle(world);
+  if (initialized != nullptr) return AssembleMpi(config, *initialized, progress, world);
+  if (config.launcher_size == 0) return AssembleSingle(world);
+  if (config.launcher_size == 1) return AssembleLone(config, world);
   const MpiFamily* const launcher = FamilyOfLauncher(config);
-  if (launcher != nullptr) return AssembleMpi(config, *launcher, world);
+  if (launcher != nullptr) return AssembleMpi(config, *launcher, progress, world);
   return Status::FailedPrecondition(
       LauncherSays(config) +
       ", but its launcher is none of an MPI that is supported here (Open MPI's mpirun, MPICH's "

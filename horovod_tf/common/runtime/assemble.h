@@ -11,6 +11,7 @@
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/collectives/registry.h"
+#include "horovod_tf/common/runtime/start_progress.h"
 #include "horovod_tf/common/shm/rank_exchange.h"
 #include "horovod_tf/common/transport/transport.h"
 
@@ -33,12 +34,13 @@ struct World {
 
 // Joins the processes that a launcher started, by the MPI that is in this process already or that
 // the launcher belongs to; without a launcher, and unless somebody has initialised MPI here, this
-// process is a world of its own, and MPI is not touched. To be called on the thread that calls
-// init.
+// process is a world of its own, and MPI is not touched.
 //
+// DeadlineExceeded, without a text worth reading, when `progress` says that the time is over. But
+// MPI_Init_thread knows no time: see Assembler.
 // FailedPrecondition if a launcher says that it started several processes and they cannot be
 // joined: running as several worlds of one would train separate models without a word.
-Status AssembleWorld(const Config& config, World* world);
+Status AssembleWorld(const Config& config, StartProgress& progress, World* world);
 
 // Finalises MPI if AssembleWorld initialised it and every job ended well; else does nothing.
 // REQUIRES: no world is left.

@@ -17,8 +17,8 @@ namespace horovod_tf {
 struct MpiLeaf {
   // First, and plain C, so that a library of any other version can be asked for it.
   const char* interface;
-  // Initialises MPI unless somebody has, and joins its ranks. For the thread that calls init.
-  Status (*open)(const Config& config, World* world);
+  // Initialises MPI unless somebody has, and joins its ranks.
+  Status (*open)(const Config& config, StartProgress& progress, World* world);
   // Finalises MPI if `open` has initialised it and no job has failed. REQUIRES: no world is open.
   Status (*finalize)();
 };
@@ -30,6 +30,7 @@ using MpiLeafFunction = const MpiLeaf* (*)();
 inline std::string MpiLeafInterface() {
   return std::string(kLibraryVersion) + " Config:" + std::to_string(sizeof(Config)) +
          " World:" + std::to_string(sizeof(World)) +
+         " StartProgress:" + std::to_string(sizeof(StartProgress)) +
          " string:" + std::to_string(sizeof(std::string));
 }
 

@@ -13,12 +13,12 @@ namespace {
 // One rank's wait for the messages of the opening.
 class Opening {
  public:
-  Opening(Transport& transport, const Clock& clock, Duration timeout,
+  Opening(Transport& transport, const Clock& clock, const StartLimit& limit,
           const std::function<bool()>& interrupted)
       : transport_(transport),
         clock_(clock),
-        timeout_(timeout),
-        deadline_(AfterDelay(clock.Now(), timeout)),
+        timeout_(limit.timeout),
+        deadline_(limit.deadline),
         interrupted_(interrupted) {}
 
   Status RunAsRankZero(Hello hello, Welcome* welcome) {
@@ -103,9 +103,9 @@ Hello MakeHello(const Transport& transport, const Config& config,
   return hello;
 }
 
-Status OpenJob(Transport& transport, const Clock& clock, Duration timeout, Hello hello,
+Status OpenJob(Transport& transport, const Clock& clock, const StartLimit& limit, Hello hello,
                const std::function<bool()>& interrupted, std::vector<std::string>* hosts) {
-  Opening opening(transport, clock, timeout, interrupted);
+  Opening opening(transport, clock, limit, interrupted);
   Welcome welcome;
   HVD_RETURN_IF_ERROR(transport.rank() == 0 ? opening.RunAsRankZero(std::move(hello), &welcome)
                                             : opening.RunAsOther(std::move(hello), &welcome));

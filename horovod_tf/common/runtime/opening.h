@@ -19,10 +19,16 @@ namespace horovod_tf {
 Hello MakeHello(const Transport& transport, const Config& config,
                 const std::vector<std::pair<std::string, std::string>>& more);
 
+// How long a start may take: texts name the one, and the other counts.
+struct StartLimit {
+  Duration timeout{};
+  TimePoint deadline = kNever;
+};
+
 // Returns when all ranks have agreed (`*hosts` is then the host of every rank), when they cannot,
-// when `timeout` is over (the text then says who is missing), or with Cancelled soon after
+// when `limit` is over (the text then says who is missing), or with Cancelled soon after
 // `interrupted` says true and the endpoint was woken. For the thread that drives the endpoint.
-Status OpenJob(Transport& transport, const Clock& clock, Duration timeout, Hello hello,
+Status OpenJob(Transport& transport, const Clock& clock, const StartLimit& limit, Hello hello,
                const std::function<bool()>& interrupted, std::vector<std::string>* hosts);
 
 }  // namespace horovod_tf

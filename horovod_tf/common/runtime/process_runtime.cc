@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "horovod_tf/common/base/process_id.h"
 #include "horovod_tf/common/base/signal_watch.h"
 #include "horovod_tf/common/runtime/assemble.h"
+#include "horovod_tf/common/runtime/assembler.h"
 #include "horovod_tf/common/runtime/guest.h"
 #include "horovod_tf/common/runtime/in_flight.h"
 #include "horovod_tf/common/runtime/runtime.h"
@@ -110,6 +112,12 @@ class ProcessRuntime {
     return status;
   }
 
+  void AgreeOn(std::string_view name, std::string_view value) {
+    if (!Forked().ok()) return;
+    MutexLock lock(mutex_);
+    agreements_[std::string(name)] = value;
+  }
+
   // Whether every job that has been stopped here had ended well.
   bool AllEndedWell() const { return all_ended_well_.load(std::memory_order_acquire); }
 
@@ -151,8 +159,14 @@ class ProcessRuntime {
   Status StartNew() {
     RuntimeOptions options;
     HVD_RETURN_IF_ERROR(ParseConfig(ReadProcessEnvironment(), &options.config));
+    options.start_deadline = AfterDelay(Clock::Real().Now(), options.config.init_timeout);
     World world;
-    HVD_RETURN_IF_ERROR(AssembleWorld(options.config, &world));
+    Status assembled = assembler_.Run(options.config, options.start_deadline, &world);
+    if (!assembled.ok()) {
+      // What was begun with the others has no end that anybody may wait for.
+      if (assembled.code() == StatusCode::kDeadlineExceeded) NoteEndOf(assembled);
+      return assembled;
+    }
     options.logger =
         std::make_shared<Logger>(options.config.log_level, options.config.log_hide_time);
     options.logger->set_rank(world.transport->rank());
@@ -165,6 +179,7 @@ class ProcessRuntime {
     options.transport = std::move(world.transport);
     options.backends = std::move(world.backends);
     options.agreements = std::move(world.agreements);
+    AddAgreements(&options.agreements);
     const std::shared_ptr<Job> job(std::make_unique<Job>().release(),
                                    [this](Job* it) { Destroy(std::unique_ptr<Job>(it)); });
     job->mpi_threads_supported = world.mpi_threads_supported;
@@ -179,8 +194,14 @@ class ProcessRuntime {
       job_ = job;
     }
     HVD_RETURN_IF_ERROR(job->runtime->Start());
+    assembler_.ForgetArrivals();
     PrintStatusOnSignal();
     return Status::Ok();
+  }
+
+  void AddAgreements(std::vector<std::pair<std::string, std::string>>* agreements) const {
+    MutexLock lock(mutex_);
+    agreements->insert(agreements->end(), agreements_.begin(), agreements_.end());
   }
 
   void NoteEndOf(const Status& stopped) {
@@ -226,6 +247,9 @@ class ProcessRuntime {
   bool initialized_ HVD_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Job> job_ HVD_GUARDED_BY(mutex_);
   Status ended_ HVD_GUARDED_BY(mutex_) = NotInitializedStatus();
+  // In the same order on all ranks.
+  std::map<std::string, std::string> agreements_ HVD_GUARDED_BY(mutex_);
+  Assembler assembler_;  // for the Init that is at work
   std::atomic<bool> all_ended_well_{true};
   Mutex left_mutex_;
   std::vector<std::unique_ptr<Job>> left_ HVD_GUARDED_BY(left_mutex_);
@@ -242,6 +266,10 @@ ProcessRuntime& Process() {
 Status ProcessInit() { return Process().Init(); }
 
 Status ProcessShutdown(std::string_view reason) { return Process().Shutdown(reason); }
+
+void ProcessAgreeOn(std::string_view name, std::string_view value) {
+  Process().AgreeOn(name, value);
+}
 
 Status ProcessFinalize() {
   // What a forked child inherited is not its own to finalise.

@@ -17,11 +17,15 @@ namespace horovod_tf {
 
 // Thread rule: all functions are for any thread.
 
-// Reads the environment, assembles transport and backends, and starts. OK and nothing else if it
-// runs already; works again after ProcessShutdown, after another rank's shutdown and after a
-// failure. Several callers at once get one start and its result. FailedPrecondition from a
-// completion's callback (unless it runs already), and in a process that was forked after init: the
-// job's threads are not in it.
+// All ranks must have said the same of this by their next ProcessInit, or it fails on all of them
+// and names two that differ: the framework's version, say. The last value of a name counts.
+HVD_EXPORT void ProcessAgreeOn(std::string_view name, std::string_view value);
+// Reads the environment, assembles transport and backends, and starts. Returns within the
+// configured time and a second or two, whatever it waits for; then with DeadlineExceeded. OK and
+// nothing else if it runs already; works again after ProcessShutdown, after another rank's shutdown
+// and after a failure. Several callers at once get one start and its result. FailedPrecondition
+// from a completion's callback (unless it runs already), and in a process that was forked after
+// init: the job's threads are not in it.
 HVD_EXPORT Status ProcessInit();
 // Stops it; the first failure if it has failed. OK if there is none. Later operations fail with a
 // text that says why. From a completion's callback it only asks. While an init is at work, that one

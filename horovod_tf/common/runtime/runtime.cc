@@ -1,5 +1,6 @@
 #include "horovod_tf/common/runtime/runtime.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <optional>
@@ -22,6 +23,8 @@ namespace {
 // How long a thread has to notice that its job has failed before it is left behind, and to answer a
 // question.
 constexpr Duration kGrace = std::chrono::seconds(2);
+// The same for one that is over its time to start.
+constexpr Duration kGraceOfStart = std::chrono::milliseconds(500);
 
 RuntimeOptions WithLogger(RuntimeOptions options) {
   HVD_CHECK(options.transport != nullptr, "a runtime needs a transport");
@@ -58,6 +61,8 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
 
   Status Start() {
     lifecycle_.BeginStart();
+    limit_.timeout = options_.config.init_timeout;
+    limit_.deadline = std::min(AfterDelay(clock_.Now(), limit_.timeout), options_.start_deadline);
     try {
       MutexLock lock(join_mutex_);
       thread_ = std::thread([self = shared_from_this()] { self->ThreadMain(); });
@@ -66,9 +71,11 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
                                      e.what()));
       lifecycle_.MarkThreadEnded();
     }
-    lifecycle_.WaitUntilStarted();
+    AwaitStart();
     Status failed = failure();
-    return failed.ok() ? failed : AwaitEnd();
+    if (failed.ok()) return failed;
+    const Duration left = std::max(limit_.deadline - clock_.Now(), kGrace);
+    return AwaitEnd(std::min(left, options_.config.shutdown_timeout));
   }
 
   void Enqueue(std::vector<TensorEntry> group) {
@@ -95,7 +102,7 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     lifecycle_.AskToStop(reason);
     transport_.Wake();
     // A guest that waited would wait for itself.
-    return OnGuestThread() ? Status::Ok() : AwaitEnd();
+    return OnGuestThread() ? Status::Ok() : AwaitEnd(options_.config.shutdown_timeout);
   }
 
   void StopBeforeDestruction() {
@@ -107,7 +114,8 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     }
     lifecycle_.AskToStop("its runtime was destroyed");
     transport_.Wake();
-    const Status ended = AwaitEnd();  // what became of it has been told to its tensors
+    // What became of it has been told to its tensors.
+    const Status ended = AwaitEnd(options_.config.shutdown_timeout);
   }
 
   std::string Describe() {
@@ -174,8 +182,7 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
   Status Open() {
     std::vector<std::string> hosts;
     HVD_RETURN_IF_ERROR(OpenJob(
-        transport_, clock_, options_.config.init_timeout,
-        MakeHello(transport_, options_.config, options_.agreements),
+        transport_, clock_, limit_, MakeHello(transport_, options_.config, options_.agreements),
         [this] { return lifecycle_.StopRequested(); }, &hosts));
     topology_ = MakeTopology(hosts, transport_.rank());
     return Status::Ok();
@@ -210,15 +217,23 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     FinishAll(std::move(not_taken), why);
   }
 
-  // Waits for the thread as long as the configuration allows, then fails the job, and after some
+  // The background thread gives up in time by itself, unless a call of the system (the timeline's
+  // file, say) does not return.
+  void AwaitStart() {
+    if (lifecycle_.WaitUntilStarted(limit_.deadline)) return;
+    if (lifecycle_.WaitUntilStarted(AfterDelay(clock_.Now(), kGraceOfStart))) return;
+    Fail(Status::DeadlineExceeded("hvd.init() did not end within " + SecondsText(limit_.timeout) +
+                                  ": the background thread does not come back"));
+  }
+
+  // Waits for the thread as long as `timeout` allows, then fails the job, and after some
   // more time leaves the thread behind: foreign code that never returns must not keep the program
   // from ending. Never called by a thread that a guest is on.
-  Status AwaitEnd() {
+  Status AwaitEnd(Duration timeout) {
     {
       MutexLock lock(join_mutex_);
       if (!left_behind_.ok()) return left_behind_;
     }
-    const Duration timeout = options_.config.shutdown_timeout;
     if (!lifecycle_.WaitUntilThreadEnded(AfterDelay(clock_.Now(), timeout))) {
       Fail(Status::DeadlineExceeded(
           "rank " + std::to_string(transport_.rank()) + " could not shut down within " +
@@ -248,6 +263,7 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   RuntimeOptions options_;
+  StartLimit limit_;  // constant from the beginning of the start on
   Transport& transport_;
   const Clock& clock_;
   const Logger& logger_;

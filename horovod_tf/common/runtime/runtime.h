@@ -25,6 +25,8 @@ namespace horovod_tf {
 struct RuntimeOptions {
   Config config;
   const Clock* clock = &Clock::Real();
+  // The start ends by then, by `clock`, if the configured time would go further.
+  TimePoint start_deadline = kNever;
   // Settings beside the configuration's own that all ranks must share (name, value).
   std::vector<std::pair<std::string, std::string>> agreements;
   std::unique_ptr<Transport> transport;

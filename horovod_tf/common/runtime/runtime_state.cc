@@ -144,10 +144,13 @@ void RuntimeLifecycle::MarkThreadEnded() {
   changed_.NotifyAll();
 }
 
-void RuntimeLifecycle::WaitUntilStarted() {
+bool RuntimeLifecycle::WaitUntilStarted(TimePoint deadline) {
   MutexLock lock(mutex_);
-  // Without a deadline here: the background thread has one, and every way out of it ends the state.
-  while (state_ == RuntimeState::kStarting) changed_.Wait(mutex_);
+  while (state_ == RuntimeState::kStarting) {
+    if (clock_.Now() >= deadline) return false;
+    clock_.WaitUntil(changed_, mutex_, deadline);
+  }
+  return true;
 }
 
 bool RuntimeLifecycle::WaitUntilThreadEnded(TimePoint deadline) {

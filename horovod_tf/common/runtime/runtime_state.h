@@ -58,8 +58,8 @@ class RuntimeLifecycle {
   // The background thread is about to return and will not touch the runtime's tensors again.
   void MarkThreadEnded();
 
-  // Returns when starting has ended, well or badly.
-  void WaitUntilStarted();
+  // Whether starting has ended, well or badly, before `deadline`.
+  bool WaitUntilStarted(TimePoint deadline);
   // Whether the background thread ended before `deadline`.
   bool WaitUntilThreadEnded(TimePoint deadline);
 

@@ -10,7 +10,7 @@
 
 namespace horovod_tf {
 
-// Thread rule: for the thread that calls init, before the background thread has started.
+// Thread rule: for the thread that starts the job, before the background thread has started.
 class RankExchange {
  public:
   virtual ~RankExchange() = default;

@@ -2,17 +2,16 @@
 
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <system_error>
 #include <utility>
+
+#include "horovod_tf/common/shm/abstract_address.h"
 
 namespace horovod_tf {
 namespace {
@@ -42,22 +41,6 @@ Status OpenSocket(UniqueFd* made) {
   *made = UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   return made->valid() ? Status::Ok() : FromErrno("socket(AF_UNIX)", errno);
 }
-
-// In the abstract namespace: a zero before the name, and no file anywhere.
-struct Address {
-  explicit Address(const std::string& name) {
-    unix.sun_family = AF_UNIX;
-    const std::size_t bytes = std::min(name.size(), sizeof(unix.sun_path) - 1);
-    std::memcpy(unix.sun_path + 1, name.data(), bytes);
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
-  }
-  const sockaddr* get() const {
-    return static_cast<const sockaddr*>(static_cast<const void*>(&unix));
-  }
-
-  sockaddr_un unix{};
-  socklen_t length = 0;
-};
 
 Status CheckPeer(const UniqueFd& connection) {
   ucred peer{};
@@ -110,7 +93,7 @@ Status ListenForRanks(int most, UniqueFd* listener, std::string* name) {
   std::string random;
   HVD_RETURN_IF_ERROR(RandomName(&random));
   HVD_RETURN_IF_ERROR(OpenSocket(&made));
-  const Address address(random);
+  const AbstractAddress address(random);
   if (bind(made.get(), address.get(), address.length) != 0) return FromErrno("bind", errno);
   if (listen(made.get(), most + kStrangers) != 0) return FromErrno("listen", errno);
   *listener = std::move(made);
@@ -121,7 +104,7 @@ Status ListenForRanks(int most, UniqueFd* listener, std::string* name) {
 Status ConnectToRank(const std::string& name, UniqueFd* connection) {
   UniqueFd made;
   HVD_RETURN_IF_ERROR(OpenSocket(&made));
-  const Address address(name);
+  const AbstractAddress address(name);
   if (connect(made.get(), address.get(), address.length) != 0) {
     return FromErrno("connecting to rank 0's socket", errno);
   }
