@@ -42,13 +42,14 @@ GRAPH_MODE: Final = "v1.disable_eager_execution()\n"
 
 
 def launcher_version() -> str:
-    """What MPIRUN says it is."""
+    """What MPIRUN says of itself."""
     return subprocess.run([str(MPIRUN), "--version"], capture_output=True, text=True, check=False).stdout
 
 
 def launcher_is_open_mpi() -> bool:
     """Which family MPIRUN belongs to."""
-    return "Open MPI" in launcher_version() or "OpenRTE" in launcher_version()
+    version = launcher_version()
+    return "Open MPI" in version or "OpenRTE" in version
 
 
 class Job:
