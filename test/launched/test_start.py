@@ -71,10 +71,11 @@ def test_rank_that_ends_before_init_is_named() -> None:
     script = "if rank == 1:\n    sys.exit(0)\ninit()\n"
     job = start(3, script, HOROVOD_TF_INIT_TIMEOUT_SECONDS="5")
     assert job.status != 0, job
-    for rank in (0, 2):
-        # The launcher may end the second when it hears of the first.
-        if rank == 0 or job.of(rank):
-            assert not job.lacks(rank, "2 of 3 ranks arrived: missing rank 1"), job
+    # The launcher may end one of them when it hears of the other.
+    told = [rank for rank in (0, 2) if job.of(rank)]
+    assert told, job
+    for rank in told:
+        assert not job.lacks(rank, "2 of 3 ranks arrived: missing rank 1"), job
     assert job.seconds < 40, job
 
 
@@ -90,6 +91,7 @@ init()
 """
     job = start(3, script, HOROVOD_TF_INIT_TIMEOUT_SECONDS="6")
     assert job.status != 0, job
+    # The launcher may have ended the others by itself when that rank ended.
     if job.of(0):
         assert not job.lacks(0, "missing rank 2", "Arrived, and ended or gave up since: rank 1"), job
     assert job.seconds < 40, job
