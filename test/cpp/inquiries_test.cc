@@ -54,8 +54,7 @@ TEST(Inquiries, WhoFallsSilent_IsDescribedByWhatItDidBefore) {
   EXPECT_EQ(inquiries.Describe({1}, At(58)), "\nRank 1 is being asked what it does.");
   const std::string text = inquiries.Describe({1}, At(60));
   EXPECT_NE(text.find("Rank 1 has not answered for 2 s"), std::string::npos) << text;
-  EXPECT_NE(text.find("Its last answer: it is in user code for 50 s"), std::string::npos)
-      << text;
+  EXPECT_NE(text.find("Its last answer: it is in user code for 50 s"), std::string::npos) << text;
 }
 
 TEST(Inquiries, ManyTensorsAndRanks_AreCutShort) {

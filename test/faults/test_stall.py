@@ -24,7 +24,7 @@ def reduce_until_it_fails(elements=4):
         except Exception as error:
             say("after %.1f s:" % (time.monotonic() - begin), error)
 """
-LIMIT = {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "3"}
+LIMIT = "3"
 
 
 def told_after(text: str) -> float:
@@ -49,7 +49,7 @@ for step in range(5):
 # Where one exits the launcher ends the others.
 time.sleep(1 if rank == 2 else 20)
 """,
-        **LIMIT,
+        HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=LIMIT,
     )
     for rank in (0, 1):
         text = job.of(rank)
@@ -88,7 +88,7 @@ reduce_until_it_fails({elements})
 os._exit(3)
 """,
         HOROVOD_TF_SHM_DISABLE="0" if shared_memory else "1",
-        **LIMIT,
+        HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=LIMIT,
     )
     assert job.status != 0
     for rank in {0, 1, 2} - {victim}:

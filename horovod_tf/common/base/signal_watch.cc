@@ -1,11 +1,11 @@
 #include "horovod_tf/common/base/signal_watch.h"
 
 #include <semaphore.h>
-#include <signal.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <system_error>
 #include <thread>
 #include <utility>

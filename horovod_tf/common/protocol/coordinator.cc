@@ -404,6 +404,7 @@ TimePoint Coordinator::Impl::NextStallCheck() const {
 void Coordinator::Impl::AskMissingRanks(const std::vector<PendingTensor>& waiting, TimePoint now) {
   const TimePoint complaint = stall_monitor_.NextCheck(waiting.front().since);
   std::vector<const PendingTensor*> all;
+  all.reserve(waiting.size());
   for (const PendingTensor& tensor : waiting) all.push_back(&tensor);
   const std::vector<int> asked = inquiries_.Ask(complaint, MissingRanks(all), now);
   to_ask_.insert(to_ask_.end(), asked.begin(), asked.end());

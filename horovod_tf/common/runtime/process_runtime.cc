@@ -1,9 +1,9 @@
 #include "horovod_tf/common/runtime/process_runtime.h"
 
-#include <signal.h>
 #include <sys/types.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <map>
 #include <memory>
