@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from horovod_tf.tensorflow.collectives import allreduce, grouped_allreduce
-from horovod_tf.tensorflow.mpi_ops import size
+from horovod_tf.tensorflow.collectives import allreduce
+from horovod_tf.tensorflow.mpi_ops import AVERAGE, _grouped_allreduce, size
 
 # Larger gradients are averaged alone, so that they travel while others are computed. A group is not there before its
 # last gradient, so groups end somewhere, too.
@@ -45,21 +45,26 @@ def groups_of(gradients: list[Any]) -> list[list[int]]:
     return groups
 
 
+def _average(group: list[Any], names: list[str] | None, device_dense: str, device_sparse: str) -> list[Any]:
+    if len(group) == 1:
+        return [allreduce(group[0], True, device_dense, device_sparse, name=None if names is None else names[0])]
+    with tf.device(device_dense):
+        return _grouped_allreduce(group, reduce_op=AVERAGE, members=names)
+
+
 def average_gradients(gradients: list[Any], scope: str, device_dense: str, device_sparse: str) -> list[Any]:
     """The averages over all ranks, under name scope `scope`; None stays None. Alone, the gradients themselves.
 
-    Ranks need not group alike: the names are those of single allreduces.
+    In a graph ranks match them by their places: TensorFlow's names of gradients have numbers that count what else a
+    rank has built. Ranks need not group alike.
     """
     if size() == 1:
         return list(gradients)
-    devices: dict[str, Any] = {"device_dense": device_dense, "device_sparse": device_sparse}
     averaged: list[Any] = [None] * len(gradients)
     with tf.name_scope(scope):
         for places in groups_of(gradients):
-            if len(places) == 1:
-                averaged[places[0]] = allreduce(gradients[places[0]], **devices)
-                continue
-            group = grouped_allreduce([gradients[place] for place in places], **devices)
+            names = None if tf.executing_eagerly() else [f"gradient_{place}" for place in places]
+            group = _average([gradients[place] for place in places], names, device_dense, device_sparse)
             for place, average in zip(places, group):
                 averaged[place] = average
     return averaged

@@ -10,7 +10,9 @@ import tensorflow as tf
 from horovod_tf.tensorflow.mpi_ops import AVERAGE, SUM, _allreduce, _grouped_allreduce, allgather, size
 
 
-def allreduce(tensor: Any, average: bool = True, device_dense: str = "", device_sparse: str = "") -> Any:
+def allreduce(
+    tensor: Any, average: bool = True, device_dense: str = "", device_sparse: str = "", *, name: str | None = None
+) -> Any:
     """The average, or the sum, of a tensor over all ranks.
 
     Args:
@@ -20,6 +22,8 @@ def allreduce(tensor: Any, average: bool = True, device_dense: str = "", device_
             truncated toward zero.
         device_dense: Where the operations for a dense tensor are placed; '' leaves that to TensorFlow.
         device_sparse: The same for `tf.IndexedSlices`.
+        name: What ranks match it by; of `tf.IndexedSlices` with "_values" and "_indices" behind it. By default, in a
+            graph, made from the tensor's name.
 
     Returns:
         Dense: a tensor of the input's type and shape. Sparse: `tf.IndexedSlices` with the input's dense_shape.
@@ -28,9 +32,9 @@ def allreduce(tensor: Any, average: bool = True, device_dense: str = "", device_
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
     if isinstance(tensor, tf.IndexedSlices):
-        return _allreduce_sparse(tensor, average, device_sparse)
+        return _allreduce_sparse(tensor, average, device_sparse, name)
     with tf.device(device_dense):
-        return _allreduce(tensor, reduce_op=AVERAGE if average else SUM)
+        return _allreduce(tensor, name, AVERAGE if average else SUM)
 
 
 def grouped_allreduce(
@@ -72,10 +76,12 @@ def grouped_allreduce(
     ]
 
 
-def _allreduce_sparse(slices: tf.IndexedSlices, average: bool, device: str) -> tf.IndexedSlices:
+def _allreduce_sparse(
+    slices: tf.IndexedSlices, average: bool, device: str, name: str | None = None
+) -> tf.IndexedSlices:
     with tf.device(device):
-        values = allgather(slices.values)
-        indices = allgather(slices.indices)
+        values = allgather(slices.values, name and f"{name}_values")
+        indices = allgather(slices.indices, name and f"{name}_indices")
         if average:
             count = tf.cast(size(), values.dtype)
             # Toward zero, as dense averages; tf.math.floordiv would go down.

@@ -120,16 +120,22 @@ def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = SUM) -> tf
 
 def _names_of_members(tensors: Sequence[tf.Tensor], name: str | None) -> list[str]:
     """What ranks match the tensors of a group by, inside the scope of its operation."""
-    numbered = [f"{name or 'HorovodGroupedAllreduce'}_{i + 1}of{len(tensors)}" for i in range(len(tensors))]
+    if name or tf.executing_eagerly():
+        return [f"{name or 'HorovodGroupedAllreduce'}_{i + 1}of{len(tensors)}" for i in range(len(tensors))]
+    return [_default_name("HorovodAllreduce", tensor) for tensor in tensors]
+
+
+def _reserve(names: Iterable[str]) -> list[str]:
+    """As if they were operations: nothing else in the graph gets these names."""
     if tf.executing_eagerly():
-        return numbered
-    names = numbered if name else [_default_name("HorovodAllreduce", tensor) for tensor in tensors]
-    # As if they were operations: nothing else in the graph gets their names.
+        return list(names)
     graph = tf.compat.v1.get_default_graph()
     return [graph.unique_name(one).rpartition("/")[2] for one in names]
 
 
-def _grouped_allreduce(tensors: Iterable[Any], name: str | None = None, reduce_op: int = SUM) -> list[tf.Tensor]:
+def _grouped_allreduce(
+    tensors: Iterable[Any], name: str | None = None, reduce_op: int = SUM, members: Sequence[str] | None = None
+) -> list[tf.Tensor]:
     """The element-wise sum of each tensor over all ranks, in one operation for each type that they have.
 
     Args:
@@ -137,6 +143,7 @@ def _grouped_allreduce(tensors: Iterable[Any], name: str | None = None, reduce_o
         name: Ranks match the i-th of n tensors by "<name>_<i>of<n>", counted from 1. By default, in a graph, by the
             name that `_allreduce` of this tensor would have: ranks need not group the same tensors, or any.
         reduce_op: SUM, or AVERAGE: the sums divided by the number of ranks; integers truncate toward zero.
+        members: Names by which ranks match the tensors instead: those that `_allreduce` of each would be given.
 
     Returns:
         Tensors of the inputs' types and shapes in their order, bitwise the same on all ranks.
@@ -146,7 +153,7 @@ def _grouped_allreduce(tensors: Iterable[Any], name: str | None = None, reduce_o
             been called. There are no results then; the other tensors have been reduced all the same.
     """
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
-    names = _names_of_members(tensors, name)
+    names = _reserve(_names_of_members(tensors, name) if members is None else members)
     results: list[Any] = [None] * len(tensors)
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
