@@ -25,7 +25,7 @@ from fault_jobs import (
     told,
 )
 from horovod_tf._version import __version__
-from launching import IMPORTS, MODULE, MPIRUN, OURS, PROLOGUE, launch, launch_script, launcher_version, needs_mpirun
+from launching import IMPORTS, MODULE, PROLOGUE, launch, launch_script, needs_mpirun
 from support import ROOT
 
 pytestmark = needs_mpirun
@@ -42,27 +42,12 @@ say("size", hvd.size())
 """
 
 
-def with_open_mpi_4(reason: str) -> pytest.MarkDecorator:
-    """What this library does not pass yet with that MPI, and why."""
-    is_it = MPIRUN.exists() and "(Open MPI) 4." in launcher_version()
-    return pytest.mark.xfail(MODULE == OURS and is_it, reason=reason, strict=True)
-
-
 def alone(**variables: str) -> FaultyJob:
     """One process without a launcher, with these variables in its environment."""
     return FaultyJob([sys.executable, "-c", IMPORTS + TELLS.format(rank=0)], [], LIMIT, variables)
 
 
-@pytest.mark.parametrize(
-    "variable",
-    [
-        pytest.param(
-            "OMPI_COMM_WORLD_SIZE",
-            marks=with_open_mpi_4("its MPI_Init ends the process with words of its own when its mpirun is not there"),
-        ),
-        "PMI_SIZE",
-    ],
-)
+@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"])
 def test_t17_process_that_is_said_to_be_one_of_two_and_is_alone_is_an_error(variable: str) -> None:
     job = alone(**{variable: "2"})
     fails(job)
@@ -154,16 +139,7 @@ assert libc.prctl(4, 0) == 0  # PR_SET_DUMPABLE
 """
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "chosen",
-        pytest.param(
-            "by_mpi",
-            marks=with_open_mpi_4("nobody tells it that it may not read other processes' memory: it says so each time"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("path", ["chosen", "by_mpi"])
 def test_t22_container_without_ptrace_has_right_results_and_no_noise(path: str) -> None:
     job = launch_fault(
         2,

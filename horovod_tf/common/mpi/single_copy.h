@@ -8,8 +8,8 @@
 
 namespace horovod_tf {
 
-// Whether this process may call process_vm_readv at all. Docker's and others' filters of system
-// calls forbid it to processes without CAP_SYS_PTRACE.
+// Whether processes like this one may read its memory by process_vm_readv. Docker's and others'
+// filters of system calls forbid it to processes without CAP_SYS_PTRACE.
 bool MayReadProcesses();
 
 // To be called right before MPI_Init_thread of `mpi_library` ("Open MPI v4.1.8"). Some take
