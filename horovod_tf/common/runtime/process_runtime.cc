@@ -23,15 +23,9 @@
 namespace horovod_tf {
 namespace {
 
-// From the first job on, `kill -USR1` prints what this rank does, unless the program does something
-// else with that signal. To the end of the process: a signal that comes late must not kill it.
-void PrintStatusOnSignal() {
-  static SignalWatch* const watch = std::make_unique<SignalWatch>(SIGUSR1, [] {
-                                      const std::string text =
-                                          "[horovod_tf] " + ProcessStatus() + "\n";
-                                      (void)std::fputs(text.c_str(), stderr);
-                                    }).release();
-  (void)watch;
+void PrintStatus() {
+  const std::string text = "[horovod_tf] " + ProcessStatus() + "\n";
+  (void)std::fputs(text.c_str(), stderr);
 }
 
 // A runtime with what the process wants to know of it.
@@ -195,7 +189,9 @@ class ProcessRuntime {
     }
     HVD_RETURN_IF_ERROR(job->runtime->Start());
     assembler_.ForgetArrivals();
-    PrintStatusOnSignal();
+    if (status_signal_ == nullptr) {
+      status_signal_ = std::make_unique<SignalWatch>(SIGUSR1, PrintStatus);
+    }
     return Status::Ok();
   }
 
@@ -250,6 +246,10 @@ class ProcessRuntime {
   // In the same order on all ranks.
   std::map<std::string, std::string> agreements_ HVD_GUARDED_BY(mutex_);
   Assembler assembler_;  // for the Init that is at work
+  // As that. From the first job on, `kill -USR1` prints what this rank does, unless the program
+  // does something else with that signal; to the end of the process, as a late signal must not kill
+  // it.
+  std::unique_ptr<SignalWatch> status_signal_;
   std::atomic<bool> all_ended_well_{true};
   Mutex left_mutex_;
   std::vector<std::unique_ptr<Job>> left_ HVD_GUARDED_BY(left_mutex_);
