@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from launching import GRAPH_MODE, launch_script, needs_mpirun
+import sys
+
+from launching import GRAPH_MODE, IMPORTS, launch, launch_script, needs_mpirun
 
 pytestmark = needs_mpirun
 
@@ -56,3 +58,28 @@ hvd.allreduce(tf.ones([2]))
     for rank in range(2):
         assert f"rank {rank}: my signal 10" in job.output, job
     assert "waiting" not in job.errors
+
+
+def test_the_signal_does_no_harm_while_init_waits_and_after_shutdown() -> None:
+    job = launch(
+        2,
+        sys.executable,
+        "-c",
+        IMPORTS
+        + """
+import signal, threading
+rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+if rank == 1:
+    time.sleep(4)
+else:
+    threading.Timer(2, os.kill, [os.getpid(), signal.SIGUSR1]).start()
+hvd.init()
+hvd.shutdown()
+os.kill(os.getpid(), signal.SIGUSR1)
+say("lives", hvd.status())
+""",
+    )
+    assert job.status == 0, job
+    assert "[horovod_tf] hvd.init() has not come to its end" in job.errors, job
+    for rank in range(2):
+        assert not job.lacks(rank, "lives Horovod has not been initialized"), job

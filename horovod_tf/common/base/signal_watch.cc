@@ -43,12 +43,11 @@ void Handle(int signal, void (*handler)(int)) {
 class SignalWatch::Impl {
  public:
   Impl(int signal, std::function<void()> action) : signal_(signal), action_(std::move(action)) {
-    sem_init(SemaphoreOf(signal_), /*pshared=*/0, 0);
+    sem_init(SemaphoreOf(signal_), /*pshared=*/0, 0);  // forgets what came meanwhile
     thread_ = std::thread([this] { Loop(); });
     Handle(signal_, OnSignal);
   }
   ~Impl() {
-    if (HandledBy(signal_, OnSignal)) Handle(signal_, SIG_DFL);
     ending_.store(true, std::memory_order_release);
     sem_post(SemaphoreOf(signal_));
     thread_.join();
@@ -73,7 +72,7 @@ class SignalWatch::Impl {
 };
 
 SignalWatch::SignalWatch(int signal, std::function<void()> action) {
-  if (!HandledBy(signal, SIG_DFL)) return;
+  if (!HandledBy(signal, SIG_DFL) && !HandledBy(signal, OnSignal)) return;
   try {
     impl_ = std::make_unique<Impl>(signal, std::move(action));
   } catch (const std::system_error&) {

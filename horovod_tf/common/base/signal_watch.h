@@ -14,7 +14,8 @@ namespace horovod_tf {
 class SignalWatch {
  public:
   SignalWatch(int signal, std::function<void()> action);
-  // Waits for an action that runs. Afterwards the signal does what it did before.
+  // Waits for an action that runs. Afterwards the signal does nothing: one that comes late must not
+  // kill the process.
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;

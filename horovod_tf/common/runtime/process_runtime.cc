@@ -64,6 +64,7 @@ class ProcessRuntime {
     if (old != nullptr) NoteEndOf(old->runtime->Stop(kReplaced));
     old.reset();  // its endpoint has left before the next one is there
     DestroyLeft();
+    WatchStatusSignal();
     Status status = StartNew();
     {
       MutexLock lock(mutex_);
@@ -76,6 +77,7 @@ class ProcessRuntime {
       NoteEnd();
       changed_.NotifyAll();
     }
+    WatchStatusSignal();
     return status;
   }
 
@@ -101,6 +103,7 @@ class ProcessRuntime {
         NoteEnd();
       }
     }
+    WatchStatusSignal();
     job.reset();
     DestroyLeft();
     return status;
@@ -138,6 +141,12 @@ class ProcessRuntime {
     if (!Forked().ok()) return nullptr;
     MutexLock lock(mutex_);
     return initialized_ ? job_ : nullptr;
+  }
+
+  // Whether there is a job, or will be.
+  bool Present() const {
+    MutexLock lock(mutex_);
+    return job_ != nullptr || changing_;
   }
 
   // Why there is no job.
@@ -189,15 +198,22 @@ class ProcessRuntime {
     }
     HVD_RETURN_IF_ERROR(job->runtime->Start());
     assembler_.ForgetArrivals();
-    if (status_signal_ == nullptr) {
-      status_signal_ = std::make_unique<SignalWatch>(SIGUSR1, PrintStatus);
-    }
     return Status::Ok();
   }
 
   void AddAgreements(std::vector<std::pair<std::string, std::string>>* agreements) const {
     MutexLock lock(mutex_);
     agreements->insert(agreements->end(), agreements_.begin(), agreements_.end());
+  }
+
+  // `kill -USR1` prints what this rank does, unless the program does something else with that
+  // signal. No thread is left without a job, when the process may fork.
+  void WatchStatusSignal() {
+    MutexLock lock(watch_mutex_);
+    if (!Present()) return status_watch_.reset();
+    if (status_watch_ == nullptr) {
+      status_watch_ = std::make_unique<SignalWatch>(SIGUSR1, PrintStatus);
+    }
   }
 
   void NoteEndOf(const Status& stopped) {
@@ -246,11 +262,9 @@ class ProcessRuntime {
   // In the same order on all ranks.
   std::map<std::string, std::string> agreements_ HVD_GUARDED_BY(mutex_);
   Assembler assembler_;  // for the Init that is at work
-  // As that. From the first job on, `kill -USR1` prints what this rank does, unless the program
-  // does something else with that signal; to the end of the process, as a late signal must not kill
-  // it.
-  std::unique_ptr<SignalWatch> status_signal_;
   std::atomic<bool> all_ended_well_{true};
+  Mutex watch_mutex_;  // held while the watch's thread, which takes the others, is waited for
+  std::unique_ptr<SignalWatch> status_watch_ HVD_GUARDED_BY(watch_mutex_);
   Mutex left_mutex_;
   std::vector<std::unique_ptr<Job>> left_ HVD_GUARDED_BY(left_mutex_);
 };
@@ -299,7 +313,10 @@ std::optional<bool> ProcessMpiThreadsSupported() {
 
 std::string ProcessStatus() {
   const std::shared_ptr<Job> job = Process().CopyInitialized();
-  return job == nullptr ? ProcessNotInitialized().message() : job->runtime->Describe();
+  if (job != nullptr) return job->runtime->Describe();
+  const Status forked = Process().Forked();
+  if (forked.ok() && Process().Present()) return "hvd.init() has not come to its end";
+  return ProcessNotInitialized().message();
 }
 
 void ProcessEnqueue(std::vector<TensorEntry> group) {
