@@ -19,7 +19,6 @@ from fault_jobs import (
     has_ended,
     launch_fault,
     needs_mpi4py,
-    not_yet,
     ours_only,
     succeeds,
     told,
@@ -54,7 +53,6 @@ def test_t17_process_that_is_said_to_be_one_of_two_and_is_alone_is_an_error(vari
     told(job, 0, variable, "2")
 
 
-@not_yet("a job of one process gets no notice")
 def test_t17_plain_python_is_a_job_of_one_with_one_notice() -> None:
     job = alone()
     succeeds(job)

@@ -26,7 +26,7 @@ QUERIES = [
     basics.is_homogeneous,
     basics.mpi_threads_supported,
 ]
-C_TYPES = {"int": ctypes.c_int, "const char*": ctypes.c_char_p}
+C_TYPES = {"int": ctypes.c_int, "const char*": ctypes.c_char_p, "void": None}
 
 
 @pytest.fixture(autouse=True)
@@ -236,6 +236,7 @@ def test_init_works_after_the_environment_has_been_mended(run_python: Run) -> No
         "assert not basics.is_initialized()\n"
         "os.environ['HOROVOD_CYCLE_TIME'] = '1.5'\nbasics.init()\nprint(basics.size())",
         HOROVOD_CYCLE_TIME="x",
+        OMPI_COMM_WORLD_SIZE="1",
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
 
@@ -275,11 +276,19 @@ def test_launcher_of_another_kind_is_an_error(run_python: Run) -> None:
     assert "HOROVOD_SIZE says that this is one of 2 processes" in done.stderr.partition("ValueError: ")[2]
 
 
+def test_process_that_nobody_has_launched_is_told_once_that_it_is_alone(run_python: Run) -> None:
+    done = run_python(
+        "from horovod_tf.common import basics; basics.init(); basics.shutdown(); basics.init(); print(basics.size())"
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert done.stderr.count("warning: this is a job of one process") == 1
+
+
 def test_launcher_of_one_is_size_one(run_python: Run) -> None:
     done = run_python(
         "from horovod_tf.common import basics; basics.init(); print(basics.size())", OMPI_COMM_WORLD_SIZE="1"
     )
-    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
 
 
 @pytest.mark.parametrize(
@@ -295,7 +304,7 @@ def test_launcher_of_one_is_size_one(run_python: Run) -> None:
     ],
 )
 def test_exit_without_shutdown_is_clean(run_python: Run, ending: str, status: int, error: str) -> None:
-    done = run_python(f"from horovod_tf.common import basics; basics.init(); {ending}")
+    done = run_python(f"from horovod_tf.common import basics; basics.init(); {ending}", OMPI_COMM_WORLD_SIZE="1")
     assert done.returncode == status
     assert (error in done.stderr) if error else done.stderr == ""
 
@@ -355,6 +364,7 @@ def test_child_forked_after_init_is_told_so_and_exits(run_python: Run) -> None:
         "    basics.shutdown()\n"
         "    sys.exit(7)\n"  # with what is registered with atexit
         "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\n"
-        "print(basics.rank())"
+        "print(basics.rank())",
+        OMPI_COMM_WORLD_SIZE="1",
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")

@@ -202,9 +202,17 @@ Status AssembleLone(const Config& config, World* world) {
   return Status::Ok();
 }
 
-}  // namespace
+// Meant so, or the launcher was forgotten: then each process trains a model of its own. Once.
+void SayAlone(const Config& config) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  Logger(config.log_level, config.log_hide_time)
+      .Log(LogLevel::kWarning,
+           "this is a job of one process, as no launcher has started it; N processes: mpirun -np N "
+           "python SCRIPT");
+}
 
-Status AssembleWorld(const Config& config, StartProgress& progress, World* world) {
+Status Assemble(const Config& config, StartProgress& progress, World* world) {
   const MpiFamily* const initialized = InitializedFamily();
   if (initialized != nullptr) return AssembleMpi(config, *initialized, progress, world);
   if (config.launcher_size == 0) return AssembleSingle(world);
@@ -215,6 +223,14 @@ Status AssembleWorld(const Config& config, StartProgress& progress, World* world
       LauncherSays(config) +
       ", but its launcher is none of an MPI that is supported here (Open MPI's mpirun, MPICH's "
       "mpiexec); each would train a model of its own");
+}
+
+}  // namespace
+
+Status AssembleWorld(const Config& config, StartProgress& progress, World* world) {
+  HVD_RETURN_IF_ERROR(Assemble(config, progress, world));
+  if (config.launcher_size == 0 && world->transport->size() == 1) SayAlone(config);
+  return Status::Ok();
 }
 
 Status FinalizeWorlds() {
