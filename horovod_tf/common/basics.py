@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from horovod_tf._version import __version__
-from horovod_tf.common import ending
+from horovod_tf.common import ending, interrupts
 
 LIBRARY_PATH: Final = Path(__file__).with_name("libhorovod_common.so")
 
@@ -35,6 +35,7 @@ PROTOTYPES: Final[dict[str, tuple[list[Any], Any]]] = {
     "horovod_is_homogeneous": ([], ctypes.c_int),
     "horovod_mpi_threads_supported": ([], ctypes.c_int),
     "horovod_status": ([], ctypes.c_char_p),
+    "horovod_interrupt": ([ctypes.c_char_p], None),
     "horovod_last_error": ([], ctypes.c_char_p),
     "horovod_last_error_code": ([], ctypes.c_int),
     "horovod_version": ([], ctypes.c_char_p),
@@ -101,6 +102,11 @@ def agree_on(name: str, value: str) -> None:
         _raise_last_error()
 
 
+def _init() -> None:
+    if _library.horovod_init() != 0:
+        _raise_last_error()
+
+
 def init() -> None:
     """Starts the library and meets the other ranks. Harmless when repeated; works again after `shutdown()`.
 
@@ -112,8 +118,8 @@ def init() -> None:
         ValueError: an environment variable does not parse, or the library cannot start the way it was asked to.
         RuntimeError: something else failed; the text says what.
     """
-    if _library.horovod_init() != 0:
-        _raise_last_error()
+    interrupts.call(_init)
+    interrupts.watch(lambda reason: _library.horovod_interrupt(reason.encode()))
     ending.watch(_shutdown_because_of_the_end)
     # Once, and after whatever the program registered before: what still uses the library ends first.
     atexit.unregister(_end)

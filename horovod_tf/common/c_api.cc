@@ -126,6 +126,13 @@ const char* horovod_status(void) {
   return text;
 }
 
+void horovod_interrupt(const char* reason) {
+  (void)Guarded([reason] {
+    horovod_tf::ProcessInterrupt(reason == nullptr ? "" : reason);
+    return Status::Ok();
+  });
+}
+
 const char* horovod_last_error(void) { return ThisThread().text; }
 
 int horovod_last_error_code(void) { return ThisThread().code; }

@@ -51,6 +51,10 @@ HVD_EXPORT int horovod_mpi_threads_supported(void);
  * several lines. SIGUSR1 prints the same to standard error, if nobody else handles it. */
 HVD_EXPORT const char* horovod_status(void);
 
+/* Withdraws what has waited for other ranks for the configured time, because of this: UTF-8, ended
+ * by a zero byte. Harmless without a job. */
+HVD_EXPORT void horovod_interrupt(const char* reason);
+
 /* Why this thread's last failed call failed; "" if none has. */
 HVD_EXPORT const char* horovod_last_error(void);
 /* The same error's code, numbered as TensorFlow's; 0 if none. */

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from horovod_tf.common import interrupts
 from horovod_tf.common.basics import agree_on
 from horovod_tf.common.basics import cross_rank as cross_rank
 from horovod_tf.common.basics import cross_size as cross_size
@@ -78,6 +79,8 @@ def _load() -> Any:
 
 keep_concurrent(OP_TYPES)
 _ops: Final = _load()
+interrupts.waits_in("tensorflow")
+interrupts.waits_in(_ops.__name__)  # eager operations
 # Other versions may name a graph's operations otherwise, and name is what ranks match them by.
 agree_on("TensorFlow's version", tf.__version__)
 

@@ -59,7 +59,7 @@ TEST(InFlight, Empty_WhenEverythingThatWasAddedIsTaken) {
   EXPECT_TRUE(in_flight.empty());
 }
 
-TEST(InFlight, FindAll_KnowsTheTicketsOfWhatIsThere) {
+TEST(InFlight, FindAll_KnowsTicketsAndAgesOfWhatIsThere) {
   std::vector<std::string> ended;
   InFlight in_flight;
   const auto with_ticket = [&](const std::string& name, std::uint64_t ticket) {
@@ -67,16 +67,19 @@ TEST(InFlight, FindAll_KnowsTheTicketsOfWhatIsThere) {
     entry.ticket = ticket;
     return in_flight.Add(std::move(entry), TimePoint());
   };
-  in_flight.Add(Named("without a ticket", &ended), TimePoint());
+  const TimePoint later = TimePoint() + FromSeconds(1);
+  const Token late = in_flight.Add(Named("without a ticket", &ended), later);
   const Token a = with_ticket("a", 7);
   const Token b = with_ticket("b", 8);
   const Token c = with_ticket("c", 7);
-  EXPECT_EQ(in_flight.FindAll(7), (std::vector<Token>{a, c}));
-  EXPECT_EQ(in_flight.FindAll(8), std::vector<Token>{b});
+  EXPECT_EQ(in_flight.FindAll(7, later), (std::vector<Token>{a, c}));
+  EXPECT_EQ(in_flight.FindAll(8, later), std::vector<Token>{b});
+  EXPECT_EQ(in_flight.FindAll(std::nullopt, later), (std::vector<Token>{late, a, b, c}));
+  EXPECT_EQ(in_flight.FindAll(std::nullopt, TimePoint()), (std::vector<Token>{a, b, c}));
   EXPECT_EQ(in_flight.RequestOf(a).name, "a");
-  EXPECT_TRUE(in_flight.FindAll(9).empty());
+  EXPECT_TRUE(in_flight.FindAll(9, later).empty());
   FinishAll(in_flight.Take({a}), Status::Ok());
-  EXPECT_EQ(in_flight.FindAll(7), std::vector<Token>{c});
+  EXPECT_EQ(in_flight.FindAll(7, later), std::vector<Token>{c});
   FinishAll(in_flight.TakeAll(), Status::Ok());
 }
 

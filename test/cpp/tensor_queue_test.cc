@@ -75,13 +75,13 @@ TEST(TensorQueue, Withdrawals_AreTakenWithWhatWasAdded) {
   TensorQueue queue(kWorldSize);
   TestEntry a("a", 1), b("b", 2);
   bool was_empty = false;
-  queue.Withdraw({7, "no data"}, &was_empty);
+  queue.Withdraw({7, {}, "no data"}, &was_empty);
   EXPECT_TRUE(was_empty);
   ASSERT_TRUE(queue.Add(Group(a.Make()), &was_empty).ok());
   EXPECT_FALSE(was_empty) << "the background thread has been woken";
-  queue.Withdraw({8, "no data"}, &was_empty);
+  queue.Withdraw({8, {}, "no data"}, &was_empty);
   EXPECT_FALSE(was_empty);
-  std::vector<TicketWithdrawal> withdrawn;
+  std::vector<TensorWithdrawal> withdrawn;
   EXPECT_EQ(Names(queue.TakeNew(&withdrawn)), std::vector<std::string>{"a"});
   ASSERT_EQ(withdrawn.size(), 2U);
   EXPECT_EQ(withdrawn[0].ticket, 7U);
@@ -97,8 +97,8 @@ TEST(TensorQueue, Withdrawals_OfAClosedQueueAreDropped) {
   TensorQueue queue(kWorldSize);
   queue.Close(Status::Unknown("over"));
   bool was_empty = false;
-  queue.Withdraw({7, "no data"}, &was_empty);
-  std::vector<TicketWithdrawal> withdrawn;
+  queue.Withdraw({7, {}, "no data"}, &was_empty);
+  std::vector<TensorWithdrawal> withdrawn;
   queue.TakeNew(&withdrawn);
   EXPECT_TRUE(withdrawn.empty());
 }

@@ -446,11 +446,45 @@ TEST(RuntimeWithdrawal, AtAnyMoment_EndsOnceAndNothingHangs) {
   }
 }
 
+TEST(RuntimeWithdrawal, OfAnInterruptedProgram_EndsWhatHasWaitedForLong) {
+  ClusterOptions options = OneHostWithGrace(2, 0.1);
+  options.config.interrupt_grace = FromSeconds(0.05);
+  LocalCluster cluster(options);
+  ASSERT_TRUE(cluster.Started());
+  const TestTensorPtr mine = Submit(cluster.rank(1), TestSpec{"x"}, 1, 2);
+  const TimePoint deadline = TestDeadline();
+  while (mine->calls() == 0 && Clock::Real().Now() < deadline) {
+    cluster.rank(1).Interrupt("SIGINT");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(mine->FailedWith("SIGINT"));
+  EXPECT_EQ(mine->status().code(), StatusCode::kCancelled);
+  const TestTensorPtr other = Submit(cluster.rank(0), TestSpec{"x"}, 0, 2);
+  ASSERT_TRUE(other->Wait());
+  EXPECT_TRUE(other->FailedWith("SIGINT"));
+  EXPECT_TRUE(cluster.Works(TestSpec{"y"}));
+}
+
+TEST(RuntimeWithdrawal, OfAnInterruptedProgram_IsNothingWhereItIsTurnedOff) {
+  ClusterOptions options = OneHostWithGrace(2, 0.1);
+  options.config.interrupt_grace = Duration{0};
+  LocalCluster cluster(options);
+  ASSERT_TRUE(cluster.Started());
+  const TestTensorPtr mine = Submit(cluster.rank(1), TestSpec{"x"}, 1, 2);
+  cluster.rank(1).Interrupt("SIGINT");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  cluster.rank(1).Interrupt("SIGINT");
+  const TestTensorPtr other = Submit(cluster.rank(0), TestSpec{"x"}, 0, 2);
+  ASSERT_TRUE(mine->Wait() && other->Wait());
+  EXPECT_TRUE(mine->Correct());
+}
+
 TEST(RuntimeWithdrawal, AfterTheEnd_DoesNothing) {
   LocalCluster cluster(1);
   ASSERT_TRUE(cluster.Started());
   cluster.Stop();
   cluster.rank(0).Withdraw(1, "too late");
+  cluster.rank(0).Interrupt("too late");
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ struct Config {
   Duration stall_warning_time{};            // HOROVOD_STALL_CHECK_TIME_SECONDS
   Duration stall_shutdown_time{};           // HOROVOD_STALL_SHUTDOWN_TIME_SECONDS; 0: never
   Duration withdrawal_grace{};              // HOROVOD_TF_WITHDRAWAL_GRACE_SECONDS
+  Duration interrupt_grace{};               // HOROVOD_TF_INTERRUPT_GRACE_SECONDS; 0: never
   // HOROVOD_THREAD_AFFINITY: processors of the background threads, one for all ranks of a host or
   // one for each local rank; empty: the system chooses.
   std::vector<int> thread_affinity;

@@ -70,6 +70,14 @@ constexpr ConfigVariable kVariables[] = {
      DurationField{&Config::withdrawal_grace, kSeconds, 0, kMaxSeconds}, "4", "seconds",
      "When a rank's step is cancelled, what it asked for is withdrawn. Ranks that wait for the "
      "same tensors get an error if it does not ask for them again within this time."},
+    {"HOROVOD_TF_INTERRUPT_GRACE_SECONDS",
+     DurationField{&Config::interrupt_grace, kSeconds, kMinSeconds, kMaxSeconds,
+                   /*zero_is_special=*/true},
+     "0.5", "seconds",
+     "When the program handles SIGINT, SIGTERM or SIGHUP in Python and its main thread waits "
+     "inside "
+     "TensorFlow, the handler cannot run; what has waited for other ranks for this long is then "
+     "withdrawn. 0: never."},
     {"HOROVOD_LOG_LEVEL", LogLevelField{&Config::log_level}, "warning", "",
      "Least important messages that are still written to standard error."},
     {"HOROVOD_LOG_HIDE_TIME", BoolField{&Config::log_hide_time}, "false", "",

@@ -42,7 +42,7 @@ ControlLoop::ControlLoop(const LoopSurroundings& surroundings)
                 with_.timeline) {}
 
 Status ControlLoop::Turn(bool* worked) {
-  std::vector<TicketWithdrawal> withdrawn;
+  std::vector<TensorWithdrawal> withdrawn;
   std::vector<TensorEntry> entries = with_.queue.TakeNew(&withdrawn);
   *worked = !entries.empty() || !withdrawn.empty();
   if (with_.status_desk.TakeQuestion()) HVD_RETURN_IF_ERROR(AnswerStatusDesk());
@@ -87,9 +87,10 @@ void ControlLoop::Submit(std::vector<TensorEntry> entries) {
 
 // A tensor that is not in flight any more has been answered, or its operation runs: all ranks take
 // part in it, so it ends.
-void ControlLoop::Withdraw(const std::vector<TicketWithdrawal>& withdrawn) {
-  for (const TicketWithdrawal& withdrawal : withdrawn) {
-    for (const Token token : in_flight_.FindAll(withdrawal.ticket)) {
+void ControlLoop::Withdraw(const std::vector<TensorWithdrawal>& withdrawn) {
+  for (const TensorWithdrawal& withdrawal : withdrawn) {
+    const TimePoint latest = with_.clock.Now() - withdrawal.waited;
+    for (const Token token : in_flight_.FindAll(withdrawal.ticket, latest)) {
       if (negotiator_.Withdraw(in_flight_.RequestOf(token).name, withdrawal.reason)) {
         FinishAll(in_flight_.Take({token}), WithdrawnStatus(withdrawal.reason));
       }

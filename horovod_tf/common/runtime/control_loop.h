@@ -63,7 +63,7 @@ class ControlLoop {
  private:
   bool stopped() const { return !shutdown_.ok(); }
   void Submit(std::vector<TensorEntry> entries);
-  void Withdraw(const std::vector<TicketWithdrawal>& withdrawn);
+  void Withdraw(const std::vector<TensorWithdrawal>& withdrawn);
   bool waits() const { return !in_flight_.empty() || asked_to_stop_; }
   Status TakeMessages(bool* worked);
   Status Take(Received received);

@@ -38,10 +38,12 @@ std::vector<TensorEntry> InFlight::Take(const std::vector<Token>& tokens) {
   return entries;
 }
 
-std::vector<Token> InFlight::FindAll(std::uint64_t ticket) const {
+std::vector<Token> InFlight::FindAll(std::optional<std::uint64_t> ticket, TimePoint latest) const {
   std::vector<Token> tokens;
   for (Token token = 0; token < slots_.size(); ++token) {
-    if (slots_[token].used && slots_[token].entry.ticket == ticket) tokens.push_back(token);
+    const Slot& slot = slots_[token];
+    const bool wanted = slot.used && (!ticket.has_value() || slot.entry.ticket == *ticket);
+    if (wanted && slot.since <= latest) tokens.push_back(token);
   }
   return tokens;
 }

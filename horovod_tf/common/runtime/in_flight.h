@@ -3,6 +3,7 @@
 #define HOROVOD_TF_COMMON_RUNTIME_IN_FLIGHT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,9 @@ class InFlight {
   // Takes them out, in the order of `tokens`. REQUIRES: each was added and not taken since.
   std::vector<TensorEntry> Take(const std::vector<Token>& tokens);
   std::vector<TensorEntry> TakeAll();
-  // Looks at all of them, since tensors are rarely withdrawn. `ticket` is not 0.
-  std::vector<Token> FindAll(std::uint64_t ticket) const;
+  // Those with this ticket, or without one all, that were added by then. Looks at all of them,
+  // since tensors are rarely withdrawn.
+  std::vector<Token> FindAll(std::optional<std::uint64_t> ticket, TimePoint latest) const;
   // Valid until the next Add or Take.
   const Request& RequestOf(Token token) const { return slots_[token].entry.request; }
   bool empty() const { return free_.size() == slots_.size(); }

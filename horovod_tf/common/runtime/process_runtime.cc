@@ -333,4 +333,9 @@ void ProcessWithdraw(std::uint64_t ticket, std::string_view reason) {
   if (job != nullptr) job->runtime->Withdraw(ticket, reason);
 }
 
+void ProcessInterrupt(std::string_view reason) {
+  const std::shared_ptr<Job> job = Process().Copy();
+  if (job != nullptr) job->runtime->Interrupt(reason);
+}
+
 }  // namespace horovod_tf

@@ -49,6 +49,9 @@ HVD_EXPORT void ProcessEnqueue(std::vector<TensorEntry> group);
 // As Runtime::Withdraw; nothing if there is no job.
 HVD_EXPORT void ProcessWithdraw(std::uint64_t ticket, std::string_view reason);
 
+// As Runtime::Interrupt; nothing if there is no job.
+HVD_EXPORT void ProcessInterrupt(std::string_view reason);
+
 }  // namespace horovod_tf
 
 #endif  // HOROVOD_TF_COMMON_RUNTIME_PROCESS_RUNTIME_H_

@@ -91,10 +91,15 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     if (was_empty && !OnBackgroundThread()) transport_.Wake();
   }
 
-  void Withdraw(std::uint64_t ticket, std::string_view reason) {
+  void Withdraw(TensorWithdrawal withdrawal) {
     bool was_empty = false;
-    queue_.Withdraw({ticket, std::string(reason)}, &was_empty);
+    queue_.Withdraw(std::move(withdrawal), &was_empty);
     if (was_empty && !OnBackgroundThread()) transport_.Wake();
+  }
+
+  void Interrupt(std::string_view reason) {
+    const Duration grace = options_.config.interrupt_grace;
+    if (grace > Duration{0}) Withdraw({std::nullopt, grace, std::string(reason)});
   }
 
   Status Stop(std::string_view reason) {
@@ -288,8 +293,10 @@ Runtime::~Runtime() { impl_->StopBeforeDestruction(); }
 Status Runtime::Start() { return impl_->Start(); }
 void Runtime::Enqueue(std::vector<TensorEntry> group) { impl_->Enqueue(std::move(group)); }
 void Runtime::Withdraw(std::uint64_t ticket, std::string_view reason) {
-  impl_->Withdraw(ticket, reason);
+  impl_->Withdraw({ticket, Duration{0}, std::string(reason)});
 }
+void Runtime::Interrupt(std::string_view reason) { impl_->Interrupt(reason); }
+
 Status Runtime::Stop(std::string_view reason) { return impl_->Stop(reason); }
 std::string Runtime::Describe() { return impl_->Describe(); }
 RuntimeState Runtime::state() const { return impl_->state(); }

@@ -61,6 +61,10 @@ class Runtime {
   // repeated and for tensors that have ended; without effect on those not enqueued yet.
   void Withdraw(std::uint64_t ticket, std::string_view reason);
 
+  // The same for all tensors that have waited here for the configured time: the program is asked to
+  // end, and does not get to it while it waits for them.
+  void Interrupt(std::string_view reason);
+
   // Asks all ranks to stop, waits until this one has stopped (or for the configured time, then
   // fails), and joins the thread; every completion has been finished then. OK, or the first failure
   // if the runtime has failed. A thread that is stuck in somebody else's code (a callback, a

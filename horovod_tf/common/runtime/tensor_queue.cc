@@ -48,7 +48,7 @@ class TensorQueue::Names {
 struct TensorQueue::State {
   mutable Mutex mutex;
   std::vector<TensorEntry> added HVD_GUARDED_BY(mutex);
-  std::vector<TicketWithdrawal> withdrawn HVD_GUARDED_BY(mutex);
+  std::vector<TensorWithdrawal> withdrawn HVD_GUARDED_BY(mutex);
   Names names HVD_GUARDED_BY(mutex);
   Status closed HVD_GUARDED_BY(mutex);  // not OK: why Add refuses
   // This, while names are in flight: their completions may outlive the queue.
@@ -162,13 +162,13 @@ Status TensorQueue::Insert(std::vector<TensorEntry>* group, bool* was_empty) {
   return Status::Ok();
 }
 
-void TensorQueue::Withdraw(TicketWithdrawal withdrawal, bool* was_empty) {
+void TensorQueue::Withdraw(TensorWithdrawal withdrawal, bool* was_empty) {
   MutexLock lock(state_->mutex);
   *was_empty = state_->Idle();
   if (state_->closed.ok()) state_->withdrawn.push_back(std::move(withdrawal));
 }
 
-std::vector<TensorEntry> TensorQueue::TakeNew(std::vector<TicketWithdrawal>* withdrawn) {
+std::vector<TensorEntry> TensorQueue::TakeNew(std::vector<TensorWithdrawal>* withdrawn) {
   std::vector<TensorEntry> taken;
   MutexLock lock(state_->mutex);
   taken.swap(state_->added);

@@ -5,17 +5,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "horovod_tf/common/base/clock.h"
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/runtime/tensor_entry.h"
 
 namespace horovod_tf {
 
-// Somebody does not want the tensors any more that were submitted with this ticket.
-struct TicketWithdrawal {
-  std::uint64_t ticket = 0;
+// Somebody does not want tensors any more: those that were submitted with this ticket or, without
+// one, all that have waited for so long.
+struct TensorWithdrawal {
+  std::optional<std::uint64_t> ticket;
+  Duration waited{0};
   std::string reason;
 };
 
@@ -36,11 +40,11 @@ class TensorQueue {
   Status Add(std::vector<TensorEntry> group, bool* was_empty);
 
   // Notes a withdrawal; what it is about may have been finished already. `*was_empty` as in Add.
-  void Withdraw(TicketWithdrawal withdrawal, bool* was_empty);
+  void Withdraw(TensorWithdrawal withdrawal, bool* was_empty);
 
   // Everything added since the last call, in order, and the withdrawals if they are asked for: of
   // tensors in this result or an earlier one.
-  std::vector<TensorEntry> TakeNew(std::vector<TicketWithdrawal>* withdrawn = nullptr);
+  std::vector<TensorEntry> TakeNew(std::vector<TensorWithdrawal>* withdrawn = nullptr);
 
   // From now on Add refuses with `reason` (not OK; the first reason stays). What was added but not
   // taken is returned for the caller to finish.
