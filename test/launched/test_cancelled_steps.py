@@ -131,13 +131,17 @@ with v1.Session() as session:
 
 
 def test_all_ranks_out_of_data_together_is_nobodys_error() -> None:
-    """Three epochs; one collective of each step does not need the data, so that it is submitted and cancelled."""
+    """Three epochs; one collective of each step does not need the data, so that it is submitted and cancelled.
+
+    Between epochs ranks meet, or one could ask for it again while another one's last step is still to be cancelled.
+    """
     job = run(
         3,
         """
 iterator = v1.data.make_initializable_iterator(tf.data.Dataset.range(5))
 data = hvd.allreduce(tf.cast(iterator.get_next(), tf.float32), average=False)
 free = hvd.allreduce(tf.constant(rank + 1.0), average=False)
+meet = hvd.allreduce(tf.constant(0.0), name="meet")
 with v1.Session() as session:
     for epoch in range(3):
         session.run(iterator.initializer)
@@ -148,6 +152,7 @@ with v1.Session() as session:
             except tf.errors.OutOfRangeError:
                 break
             steps += 1
+        session.run(meet)
         say("epoch", epoch, "steps", steps)
 """,
         grace="60",  # however late one of them gets there

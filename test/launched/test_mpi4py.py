@@ -85,7 +85,7 @@ with v1.Session() as session:
             break
     thread.join()
     final = session.run(weight)[0]
-sys.stdout.write("rank %d: %d steps, %s, %s\\n" % (hvd.rank(), steps, final, gathered > 20))
+sys.stdout.write("rank %d: %d steps, %s, %s\\n" % (hvd.rank(), steps, final, gathered > 2))
 """,
     )
     assert job.status == 0, job
