@@ -13,6 +13,7 @@
 #   DEMO_RANKS=2, DEMO_FLAGS='--steps 900'     processes of `make demo`, and options of examples/digits_graph.py
 #   TENSORFLOW_RANKS='1 2 3'                   numbers of processes of the TensorFlow tests
 #   TEST_LIMIT=300                             seconds a test program may take
+#   RANDOM_FAULTS=50, SOAK_SECONDS=1800, FUZZ_SECONDS=200   how long these go on
 #   GTEST_FLAGS=--gtest_filter=...             for the native tests
 #   PYTEST_FLAGS='-k name'                     for the Python tests
 #   PEER_PYTHON=/path/to/venv/bin/python       `make bench` and `make test-faults` look at that environment's horovod too
@@ -51,6 +52,9 @@ help:
 	@echo 'make test-mpi         the native tests under the MPI of MPICXX, on 1 to 4 ranks'
 	@echo 'make test-matrix      the TensorFlow tests with every TensorFlow and MPI; prints a table'
 	@echo 'make test-faults      jobs in which something goes wrong; prints a table, takes half an hour'
+	@echo 'make test-random-faults  jobs that are hit at random moments; a quarter of an hour'
+	@echo 'make soak             collectives with random sizes and delays for half an hour'
+	@echo 'make fuzz             random bytes into messages, settings and the C interface; needs clang'
 	@echo 'make test-boundary    that the core includes only itself, the standard library and POSIX'
 	@echo 'make asan|tsan        the native tests under sanitizers: addresses, leaks and undefined behaviour; threads'
 	@echo 'make coverage         line coverage of the core; fails under 90 %'

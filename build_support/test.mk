@@ -38,6 +38,22 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
 asan tsan:
 	+$(MAKE) $(PARALLEL) VARIANT=$@ test-cpp
 
+# Random bytes into the doors that foreign data comes through, for so many seconds each: libFuzzer, which is clang's.
+FUZZ_SECONDS ?= 200
+FUZZERS := $(patsubst test/fuzz/%_fuzz.cc,%,$(wildcard test/fuzz/*_fuzz.cc))
+.PHONY: fuzz $(FUZZERS:%=fuzz-%)
+fuzz:
+	+$(MAKE) $(PARALLEL) VARIANT=fuzz CXX=$(CLANGXX) $(FUZZERS:%=fuzz-%)
+
+$(FUZZERS:%=fuzz-%): fuzz-%: $(BUILD)/%_fuzz
+	@mkdir -p $(BUILD)/corpus/$*
+	tools/with_deadline $$(($(FUZZ_SECONDS) + 120)) $< -max_total_time=$(FUZZ_SECONDS) -timeout=30 -print_final_stats=1 \
+	    -verbosity=0 -artifact_prefix=$(BUILD)/ $(BUILD)/corpus/$*
+
+$(FUZZERS:%=$(BUILD)/%_fuzz): $(BUILD)/%_fuzz: $(BUILD)/test/fuzz/%_fuzz.o $(CORE_OBJECTS) $(BUILD)/link.flags
+	$(SAY) 'link $@'
+	$(Q)$(CXX) -o $@ $< $(CORE_OBJECTS) $(LINK_FLAGS) -fsanitize=fuzzer
+
 PYTEST_LIMIT ?= 600
 PYTEST = -m pytest $(PYTEST_FLAGS)
 test-python: lib environment
@@ -82,6 +98,18 @@ test-faults: environment
 	+@$(IN_ENVIRONMENT) fault-tests
 fault-tests:
 	$(PYTHON) -m build_support.faults $(if $(PEER_PYTHON),--peer $(PEER_PYTHON)) $(FAULTS_FLAGS)
+
+# For long: jobs that are hit at random moments, and collectives of all kinds with random delays.
+RANDOM_FAULTS ?= 50
+SOAK_SECONDS ?= 1800
+.PHONY: test-random-faults random-fault-tests soak soak-tests
+test-random-faults soak: environment
+	+@$(IN_ENVIRONMENT) ops mpi
+	+@$(IN_ENVIRONMENT) $(if $(filter soak,$@),soak-tests,random-fault-tests)
+random-fault-tests:
+	RANDOM_FAULTS=$(RANDOM_FAULTS) $(PYTHON) $(PYTEST) test/endurance/test_random_faults.py
+soak-tests:
+	SOAK_SECONDS=$(SOAK_SECONDS) $(PYTHON) $(PYTEST) -s -o faulthandler_timeout=0 test/endurance/test_soak.py
 
 # Every TensorFlow with every MPI, each pair in a folder of its own. MATRIX_CELLS=2.15.1/mpich-5.0.2,... for some.
 # MATRIX_FLAGS='--document docs/testing.md' puts the table there.
