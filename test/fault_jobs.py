@@ -32,8 +32,6 @@ def wait_for_the_others(step):
         say("told", type(error).__name__, error)
         raise
 """
-# For ranks that do not heed the launcher's SIGTERM: Open MPI 4 is asked to give them time for a last word.
-PATIENT: Final = {"OMPI_MCA_odls_base_sigkill_timeout": "4"}
 ours_only = pytest.mark.skipif(MODULE != OURS, reason="of this library alone")
 
 

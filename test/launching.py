@@ -90,6 +90,11 @@ class Job:
         return f"status {self.status} after {self.seconds:.1f} s\n{self.output[-8000:]}\n{self.errors[-8000:]}"
 
 
+# When a rank has died its launcher ends the others too. Those that do not heed SIGTERM have time for a last word: from
+# Open MPI 4 if it is asked for, from Open MPI 5 by itself, and from MPICH none.
+PATIENT: Final = {"OMPI_MCA_odls_base_sigkill_timeout": "4"}
+
+
 def launcher(ranks: int) -> list[str]:
     """What starts so many ranks, however many cores there are."""
     ours = ["--oversubscribe", "--bind-to", "none"] if launcher_is_open_mpi() else []

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from fault_jobs import FaultError, at_most, ends_promptly, fails, launch_fault, succeeds
-from launching import GRAPH_MODE, needs_mpirun
+from launching import GRAPH_MODE, PATIENT, needs_mpirun
 
 pytestmark = needs_mpirun
 
@@ -77,7 +77,7 @@ def test_job_that_is_hit_at_a_random_moment(number: int, tmp_path: Path) -> None
     temporary.mkdir()
     folders = [temporary, Path("/dev/shm")]
     before = files(folders)
-    job = launch_fault(RANKS, script, TMPDIR=str(temporary), OMPI_MCA_odls_base_sigkill_timeout="4")
+    job = launch_fault(RANKS, script, TMPDIR=str(temporary), **PATIENT)
     if kind == "stop":
         succeeds(job)
         weights = {job.of(rank).rpartition("weights ")[2] for rank in range(RANKS)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fault_jobs import (
-    PATIENT,
     PROMPT,
     WAITS,
     FaultError,
@@ -22,7 +21,7 @@ from fault_jobs import (
     succeeds,
     told,
 )
-from launching import IMPORTS, needs_mpirun
+from launching import IMPORTS, PATIENT, needs_mpirun
 
 pytestmark = needs_mpirun
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from launching import GRAPH_MODE, launch_script, needs_mpirun
+from launching import GRAPH_MODE, PATIENT, launch_script, needs_mpirun
 
 pytestmark = needs_mpirun
 
 # The launcher ends the other ranks when one has failed; what they say before is what is tested.
-PATIENT = {"OMPI_MCA_odls_base_sigkill_timeout": "4"}
 SAYING = """
 import signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
