@@ -180,7 +180,7 @@ MISMATCHES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["Mismatched", "operations", "ALLREDUCE", "ALLGATHER"],
     ),
     "reduce_ops": (
-        lambda: mpi_ops._allreduce(tf.ones(3), "x_ops", mpi_ops.AVERAGE if ODD else mpi_ops.SUM),
+        lambda: mpi_ops._allreduce(tf.ones(3), "x_ops", hvd.Average if ODD else hvd.Sum),
         ["Mismatched reduction operations", "Sum", "Average"],
     ),
     "shapes": (

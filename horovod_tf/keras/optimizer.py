@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from horovod_tf.tensorflow.averaging import average_gradients
+from horovod_tf.tensorflow.compression import Compression, Compressor
+from horovod_tf.tensorflow.gradient_reduction import GradientReduction
+from horovod_tf.tensorflow.reductions import Average
 
 
 class _Averaging:
@@ -13,7 +15,7 @@ class _Averaging:
 
     # Of the class, so that one made from the configuration averages too.
     _hvd_scope: str
-    _hvd_devices: dict[str, str]
+    _hvd_reduction: GradientReduction
     # What get_gradients has averaged and may come to apply_gradients. The objects themselves, so that nothing else can
     # get their identity.
     _hvd_averaged: Sequence[Any] = ()
@@ -22,7 +24,7 @@ class _Averaging:
         done = {id(gradient) for gradient in self._hvd_averaged if gradient is not None}
         if done and all(gradient is None or id(gradient) in done for gradient in gradients):
             return gradients
-        return average_gradients(gradients, self._hvd_scope, **self._hvd_devices)
+        return self._hvd_reduction.reduce(gradients, self._hvd_scope)
 
 
 class _AveragingInGetGradients(_Averaging):
@@ -74,7 +76,14 @@ _PLACES: dict[str, type] = {
 
 
 def DistributedOptimizer(  # noqa: N802 - the reference system's name
-    optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = ""
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
 ) -> Any:
     """Makes `optimizer` average gradients over all ranks before it applies them, and returns it.
 
@@ -94,9 +103,14 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
         name: "Distributed" and the optimizer's class by default. The averages are under "<name>_Allreduce".
         device_dense: Where the averages of dense gradients are placed; '' leaves that to TensorFlow.
         device_sparse: The same for `tf.IndexedSlices`.
+        compression: What is reduced instead of a dense gradient: one of `Compression`.
+        sparse_as_dense: Whether `tf.IndexedSlices` are made dense first.
+        gradient_predivide_factor: Of an average: gradients are divided by it before they are added up.
+        op: Average or Sum.
 
     Raises:
-        ValueError: this is no Keras optimizer, or one that averages already.
+        ValueError: this is no Keras optimizer, or one that averages already; or op and gradient_predivide_factor do
+            not go together.
     """
     base: Any = type(optimizer)
     if issubclass(base, _Averaging):
@@ -114,7 +128,9 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
         "__module__": base.__module__,
         "__doc__": base.__doc__,
         "_hvd_scope": f"{name or 'Distributed' + base.__name__}_Allreduce",
-        "_hvd_devices": {"device_dense": device_dense, "device_sparse": device_sparse},
+        "_hvd_reduction": GradientReduction(
+            device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor
+        ),
     }
     optimizer.__class__ = type(base.__name__, (*offered.values(), base), members)
     return optimizer

@@ -3,7 +3,10 @@
 from horovod_tf import __version__ as __version__
 from horovod_tf.tensorflow import gradients as gradients
 from horovod_tf.tensorflow.collectives import allreduce as allreduce
+from horovod_tf.tensorflow.collectives import barrier as barrier
+from horovod_tf.tensorflow.collectives import grouped_allgather as grouped_allgather
 from horovod_tf.tensorflow.collectives import grouped_allreduce as grouped_allreduce
+from horovod_tf.tensorflow.compression import Compression as Compression
 from horovod_tf.tensorflow.consistency import ConsistencyHook as ConsistencyHook
 from horovod_tf.tensorflow.consistency import check_consistency as check_consistency
 from horovod_tf.tensorflow.functions import broadcast_global_variables as broadcast_global_variables
@@ -24,3 +27,9 @@ from horovod_tf.tensorflow.mpi_ops import shutdown as shutdown
 from horovod_tf.tensorflow.mpi_ops import size as size
 from horovod_tf.tensorflow.mpi_ops import status as status
 from horovod_tf.tensorflow.optimizer import DistributedOptimizer as DistributedOptimizer
+from horovod_tf.tensorflow.reductions import Adasum as Adasum
+from horovod_tf.tensorflow.reductions import Average as Average
+from horovod_tf.tensorflow.reductions import Max as Max
+from horovod_tf.tensorflow.reductions import Min as Min
+from horovod_tf.tensorflow.reductions import Product as Product
+from horovod_tf.tensorflow.reductions import Sum as Sum

@@ -1,4 +1,4 @@
-"""Allreduce as users call it: averages, and sparse gradients."""
+"""Reductions as users call them: of dense tensors and of sparse gradients, alone and in groups."""
 
 from __future__ import annotations
 
@@ -7,54 +7,88 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod_tf.tensorflow.mpi_ops import AVERAGE, SUM, _allreduce, _grouped_allreduce, allgather, size
+from horovod_tf.tensorflow.compression import Compression, Compressor
+from horovod_tf.tensorflow.mpi_ops import _allreduce, _default_name, _grouped_allreduce, allgather, size
+from horovod_tf.tensorflow.reductions import Average, ReduceOp, Sum, reduction
 
 
 def allreduce(
-    tensor: Any, average: bool = True, device_dense: str = "", device_sparse: str = "", *, name: str | None = None
+    tensor: Any,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
 ) -> Any:
-    """The average, or the sum, of a tensor over all ranks.
+    """The average, or another reduction, of a tensor over all ranks.
 
     Args:
         tensor: Dense: type and shape are the same on all ranks. `tf.IndexedSlices`: the rows of all ranks are
             gathered, each with its index, which is what their sum means; the number of rows may differ.
-        average: Whether the result is divided by the number of ranks. Integers stay integers: the quotient is
-            truncated toward zero.
+        average: True is op=Average and False is op=Sum.
         device_dense: Where the operations for a dense tensor are placed; '' leaves that to TensorFlow.
         device_sparse: The same for `tf.IndexedSlices`.
+        compression: What is reduced instead of a dense tensor: one of `Compression`.
+        op: Average (by default), Sum, Min, Max or Product; of `tf.IndexedSlices` one of the first two. An average of
+            integers stays an integer: it is truncated toward zero.
+        prescale_factor: Multiplies every rank's tensor first. The same on all ranks; a float32.
+        postscale_factor: Multiplies the result. The same on all ranks; a float32.
         name: What ranks match it by; of `tf.IndexedSlices` with "_values" and "_indices" behind it. By default, in a
             graph, made from the tensor's name.
+        ignore_name_scope: Whether ranks match it by the last part of its name only, in a graph.
 
     Returns:
         Dense: a tensor of the input's type and shape. Sparse: `tf.IndexedSlices` with the input's dense_shape.
 
     Raises:
+        ValueError: both average and op are given, or op is no reduction.
+        NotImplementedError: this reduction is not offered for this tensor.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
+    reduce_op = reduction(average, op)
+    factors: dict[str, Any] = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
     if isinstance(tensor, tf.IndexedSlices):
-        return _allreduce_sparse(tensor, average, device_sparse, name)
+        return _allreduce_sparse(tensor, reduce_op, device_sparse, name, ignore_name_scope, **factors)
     with tf.device(device_dense):
-        return _allreduce(tensor, name, AVERAGE if average else SUM)
+        tensor = tf.convert_to_tensor(tensor)
+        compressed, context = compression.compress(tensor)
+        if context is not None and not tf.executing_eagerly():
+            name = name or _default_name("HorovodAllreduce", tensor)
+        reduced = _allreduce(compressed, name, reduce_op, ignore_name_scope=ignore_name_scope, **factors)
+        return compression.decompress(reduced, context)
 
 
 def grouped_allreduce(
     tensors: Iterable[Any],
-    average: bool = True,
+    average: bool | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    *,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> list[Any]:
-    """The average, or the sum, of each of several tensors over all ranks.
+    """The average, or another reduction, of each of several tensors over all ranks.
 
     As `allreduce` of each, but the dense ones are one operation for each type that they have: TensorFlow takes less
     time for many small tensors. No result is there before the last input is.
 
     Args:
         tensors: Each as for `allreduce`. Types may differ, and dense tensors and `tf.IndexedSlices` may be mixed.
-        average: Whether the results are divided by the number of ranks, as for `allreduce`.
+        average: As for `allreduce`.
         device_dense: Where the operations for dense tensors are placed; '' leaves that to TensorFlow.
         device_sparse: The same for `tf.IndexedSlices`.
+        compression: As for `allreduce`.
+        op: As for `allreduce`.
+        prescale_factor: As for `allreduce`.
+        postscale_factor: As for `allreduce`.
+        ignore_name_scope: As for `allreduce`.
         name: Ranks match the i-th of n dense tensors by "<name>_<i>of<n>", counted from 1. By default, in a graph, by
             the name that `allreduce` of this tensor has: ranks need not group the same tensors, or any.
 
@@ -62,28 +96,95 @@ def grouped_allreduce(
         What `allreduce` of each returns, in the order of `tensors`.
 
     Raises:
+        ValueError: both average and op are given, or op is no reduction.
+        NotImplementedError: this reduction is not offered for one of the tensors.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree about one of the tensors, or `init()` has not
             been called. There are no results then.
     """
     tensors = list(tensors)
+    reduce_op = reduction(average, op)
+    factors: dict[str, Any] = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
     sparse = [isinstance(tensor, tf.IndexedSlices) for tensor in tensors]
     with tf.device(device_dense):
-        dense = [tensor for tensor, is_sparse in zip(tensors, sparse) if not is_sparse]
-        reduced = iter(_grouped_allreduce(dense, name, AVERAGE if average else SUM))
+        dense = [
+            compression.compress(tf.convert_to_tensor(tensor))
+            for tensor, is_sparse in zip(tensors, sparse)
+            if not is_sparse
+        ]
+        reduced = _grouped_allreduce(
+            [one for one, _ in dense], name, reduce_op, ignore_name_scope=ignore_name_scope, **factors
+        )
+        results = iter([compression.decompress(one, context) for one, (_, context) in zip(reduced, dense)])
     return [
-        _allreduce_sparse(tensor, average, device_sparse) if is_sparse else next(reduced)
+        _allreduce_sparse(tensor, reduce_op, device_sparse, None, ignore_name_scope, **factors)
+        if is_sparse
+        else next(results)
         for tensor, is_sparse in zip(tensors, sparse)
     ]
 
 
+def grouped_allgather(
+    tensors: Iterable[Any], name: str | None = None, ignore_name_scope: bool = False
+) -> list[tf.Tensor]:
+    """`allgather` of each of several tensors.
+
+    Args:
+        tensors: Each as for `allgather`. Types may differ.
+        name: Ranks match the i-th of n tensors by "<name>_<i>of<n>", counted from 1; each by its own name by default.
+        ignore_name_scope: As for `allgather`.
+
+    Returns:
+        What `allgather` of each returns, in the order of `tensors`.
+
+    Raises:
+        tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
+    """
+    tensors = list(tensors)
+    names = [name and f"{name}_{place}of{len(tensors)}" for place in range(1, len(tensors) + 1)]
+    return [allgather(tensor, one, ignore_name_scope) for tensor, one in zip(tensors, names)]
+
+
+def barrier(name: str | None = None) -> tf.Operation | None:
+    """Waits until all ranks are here.
+
+    Args:
+        name: What ranks match it by.
+
+    Returns:
+        In a graph, the operation that waits. Eager: None, all are here.
+
+    Raises:
+        tf.errors.FailedPreconditionError: when it runs: `init()` has not been called.
+    """
+    met = _allreduce(tf.zeros([0], tf.uint8), name or "HorovodBarrier")
+    return None if tf.executing_eagerly() else met.op
+
+
+def _scaled(values: tf.Tensor, factor: float) -> tf.Tensor:
+    return values if factor == 1.0 else tf.cast(tf.cast(values, tf.float64) * factor, values.dtype)
+
+
 def _allreduce_sparse(
-    slices: tf.IndexedSlices, average: bool, device: str, name: str | None = None
+    slices: tf.IndexedSlices,
+    reduce_op: ReduceOp,
+    device: str,
+    name: str | None,
+    ignore_name_scope: bool,
+    prescale_factor: float,
+    postscale_factor: float,
 ) -> tf.IndexedSlices:
+    if reduce_op not in (Average, Sum):
+        raise NotImplementedError(
+            f"{reduce_op.name} of tf.IndexedSlices: only Sum and Average ops are supported, as the rows of one index "
+            "add up. tf.convert_to_tensor makes them dense"
+        )
     with tf.device(device):
-        values = allgather(slices.values, name and f"{name}_values")
-        indices = allgather(slices.indices, name and f"{name}_indices")
-        if average:
+        scaled = _scaled(slices.values, prescale_factor)
+        values = allgather(scaled, name and f"{name}_values", ignore_name_scope)
+        indices = allgather(slices.indices, name and f"{name}_indices", ignore_name_scope)
+        if reduce_op == Average:
             count = tf.cast(size(), values.dtype)
             # Toward zero, as dense averages; tf.math.floordiv would go down.
             values = tf.truncatediv(values, count) if values.dtype.is_integer else values / count
+        values = _scaled(values, postscale_factor)
     return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from horovod_tf.tensorflow.mpi_ops import SUM, _allreduce, _grouped_allreduce, allgather, rank
+from horovod_tf.tensorflow.mpi_ops import _allreduce, _grouped_allreduce, allgather, rank
+from horovod_tf.tensorflow.reductions import Sum
 
 
 def _reduce_op_of(op: tf.Operation) -> int:
@@ -14,7 +15,7 @@ def _reduce_op_of(op: tf.Operation) -> int:
         NotImplementedError: the operation is a minimum, a maximum or a product.
     """
     reduce_op: int = op.get_attr("reduce_op")
-    if reduce_op > SUM:
+    if reduce_op > Sum:
         raise NotImplementedError(f"{op.type} with reduce_op {reduce_op} has no gradient: only sum and average do")
     return reduce_op
 

@@ -31,12 +31,10 @@ from horovod_tf.common.basics import shutdown as shutdown
 from horovod_tf.common.basics import size as size
 from horovod_tf.common.basics import status as status
 from horovod_tf.tensorflow.auto_control import keep_concurrent
+from horovod_tf.tensorflow.reductions import Sum
 
 OPS_FOLDER: Final = Path(__file__).resolve().parent.parent / "ops"
 OP_TYPES: Final = ("HorovodAllreduce", "HorovodGroupedAllreduce", "HorovodAllgather", "HorovodBroadcast")
-# Numbers of the operation's reduce_op attribute.
-AVERAGE: Final = 0
-SUM: Final = 1
 _BUILD_IT: Final = (
     "run `make ops PYTHON=<this Python>` in the source tree, or `pip install --no-build-isolation --force-reinstall .`"
 )
@@ -104,13 +102,14 @@ def _run(op: Any, kind: str, tensor: Any, name: str | None, **attributes: Any) -
     return op(tensor=tensor, name=name or _default_name(kind, tensor), **attributes)
 
 
-def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = SUM) -> tf.Tensor:
-    """The element-wise sum over all ranks.
+def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = Sum, **attributes: Any) -> tf.Tensor:
+    """The element-wise sum over all ranks, or another reduction.
 
     Args:
         tensor: Any shape, the same on all ranks, also empty or a scalar. (u)int8, int32, int64, or floating point.
         name: What ranks match it by; made from the tensor's name by default.
-        reduce_op: SUM, or AVERAGE: the sum divided by the number of ranks; integers truncate toward zero.
+        reduce_op: A `ReduceOp`. An average is the sum divided by the number of ranks; integers truncate toward zero.
+        attributes: prescale_factor, postscale_factor, ignore_name_scope, as the operation has them.
 
     Returns:
         A tensor of the input's type and shape, bitwise the same on all ranks.
@@ -118,7 +117,7 @@ def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = SUM) -> tf
     Raises:
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
-    return _run(_ops.horovod_allreduce, "HorovodAllreduce", tensor, name, reduce_op=reduce_op)
+    return _run(_ops.horovod_allreduce, "HorovodAllreduce", tensor, name, reduce_op=int(reduce_op), **attributes)
 
 
 def _names_of_members(tensors: Sequence[tf.Tensor], name: str | None) -> list[str]:
@@ -137,16 +136,21 @@ def _reserve(names: Iterable[str]) -> list[str]:
 
 
 def _grouped_allreduce(
-    tensors: Iterable[Any], name: str | None = None, reduce_op: int = SUM, members: Sequence[str] | None = None
+    tensors: Iterable[Any],
+    name: str | None = None,
+    reduce_op: int = Sum,
+    members: Sequence[str] | None = None,
+    **attributes: Any,
 ) -> list[tf.Tensor]:
-    """The element-wise sum of each tensor over all ranks, in one operation for each type that they have.
+    """The same of each tensor, in one operation for each type that they have.
 
     Args:
         tensors: Each as for `_allreduce`. Types may differ.
         name: Ranks match the i-th of n tensors by "<name>_<i>of<n>", counted from 1. By default, in a graph, by the
             name that `_allreduce` of this tensor would have: ranks need not group the same tensors, or any.
-        reduce_op: SUM, or AVERAGE: the sums divided by the number of ranks; integers truncate toward zero.
+        reduce_op: As for `_allreduce`.
         members: Names by which ranks match the tensors instead: those that `_allreduce` of each would be given.
+        attributes: As for `_allreduce`.
 
     Returns:
         Tensors of the inputs' types and shapes in their order, bitwise the same on all ranks.
@@ -163,20 +167,22 @@ def _grouped_allreduce(
         reduced = _ops.horovod_grouped_allreduce(
             tensors=[tensors[place] for place in places],
             tensor_names=[names[place] for place in places],
-            reduce_op=reduce_op,
+            reduce_op=int(reduce_op),
             name=name or "HorovodGroupedAllreduce",
+            **attributes,
         )
         for place, result in zip(places, reduced):
             results[place] = result
     return results
 
 
-def allgather(tensor: Any, name: str | None = None) -> tf.Tensor:
+def allgather(tensor: Any, name: str | None = None, ignore_name_scope: bool = False) -> tf.Tensor:
     """The tensors of all ranks one after the other on dimension 0, in the order of the ranks.
 
     Args:
         tensor: Not a scalar. Dimension 0 may differ between ranks and be 0; the others are the same on all.
         name: What ranks match it by; made from the tensor's name by default.
+        ignore_name_scope: Whether ranks match it by the last part of its name only, in a graph.
 
     Returns:
         A tensor of the input's type. Its static dimension 0 is unknown.
@@ -184,16 +190,17 @@ def allgather(tensor: Any, name: str | None = None) -> tf.Tensor:
     Raises:
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
-    return _run(_ops.horovod_allgather, "HorovodAllgather", tensor, name)
+    return _run(_ops.horovod_allgather, "HorovodAllgather", tensor, name, ignore_name_scope=ignore_name_scope)
 
 
-def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> tf.Tensor:
+def broadcast(tensor: Any, root_rank: int, name: str | None = None, ignore_name_scope: bool = False) -> tf.Tensor:
     """The tensor of rank `root_rank`, on every rank.
 
     Args:
         tensor: Type and shape are the same on all ranks; only the root's values matter.
         root_rank: The same on all ranks.
         name: What ranks match it by; made from the tensor's name by default.
+        ignore_name_scope: Whether ranks match it by the last part of its name only, in a graph.
 
     Returns:
         A tensor of the input's type and shape.
@@ -202,4 +209,11 @@ def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> tf.Tensor
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
         tf.errors.InvalidArgumentError: when it runs: there is no such rank.
     """
-    return _run(_ops.horovod_broadcast, "HorovodBroadcast", tensor, name, root_rank=root_rank)
+    return _run(
+        _ops.horovod_broadcast,
+        "HorovodBroadcast",
+        tensor,
+        name,
+        root_rank=root_rank,
+        ignore_name_scope=ignore_name_scope,
+    )

@@ -8,7 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod_tf.tensorflow.averaging import average_gradients
+from horovod_tf.tensorflow.compression import Compression, Compressor
+from horovod_tf.tensorflow.gradient_reduction import GradientReduction
+from horovod_tf.tensorflow.reductions import Average
 
 
 class DistributedOptimizer(tf.compat.v1.train.Optimizer):
@@ -25,6 +27,10 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
         use_locking: bool = False,
         device_dense: str = "",
         device_sparse: str = "",
+        compression: type[Compressor] = Compression.none,
+        sparse_as_dense: bool = False,
+        op: int = Average,
+        gradient_predivide_factor: float = 1.0,
     ) -> None:
         """Wraps `optimizer`.
 
@@ -34,13 +40,21 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
             use_locking: As of every Optimizer.
             device_dense: Where the averages of dense gradients are placed; '' leaves that to TensorFlow.
             device_sparse: The same for `tf.IndexedSlices`.
+            compression: What is reduced instead of a dense gradient: one of `Compression`.
+            sparse_as_dense: Whether `tf.IndexedSlices` are made dense first.
+            op: Average or Sum.
+            gradient_predivide_factor: Of an average: gradients are divided by it before they are added up.
+
+        Raises:
+            ValueError: op and gradient_predivide_factor do not go together.
         """
         # Not what Optimizer makes, slots for instance: there is one state, the wrapped optimizer's.
         self._name = name or f"Distributed{type(optimizer).__name__}"
         self._use_locking = use_locking
         self._optimizer = optimizer
-        self._device_dense = device_dense
-        self._device_sparse = device_sparse
+        self._reduction = GradientReduction(
+            device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor
+        )
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """The wrapped optimizer's (gradient, variable) pairs with averaged gradients.
@@ -49,13 +63,8 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
             ValueError: before `init()`.
         """
         pairs = self._optimizer.compute_gradients(*args, **kwargs)
-        averaged = average_gradients(
-            [gradient for gradient, _ in pairs],
-            f"{self.get_name()}_Allreduce",
-            device_dense=self._device_dense,
-            device_sparse=self._device_sparse,
-        )
-        return [(gradient, variable) for gradient, (_, variable) in zip(averaged, pairs)]
+        reduced = self._reduction.reduce([gradient for gradient, _ in pairs], f"{self.get_name()}_Allreduce")
+        return [(gradient, variable) for gradient, (_, variable) in zip(reduced, pairs)]
 
     def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
         """The wrapped optimizer's."""
