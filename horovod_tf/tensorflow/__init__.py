@@ -1,6 +1,15 @@
 """Collectives for TensorFlow: `import horovod_tf.tensorflow as hvd`."""
 
 from horovod_tf import __version__ as __version__
+from horovod_tf.common.builds import ccl_built as ccl_built
+from horovod_tf.common.builds import cuda_built as cuda_built
+from horovod_tf.common.builds import ddl_built as ddl_built
+from horovod_tf.common.builds import gloo_built as gloo_built
+from horovod_tf.common.builds import gloo_enabled as gloo_enabled
+from horovod_tf.common.builds import mpi_built as mpi_built
+from horovod_tf.common.builds import mpi_enabled as mpi_enabled
+from horovod_tf.common.builds import nccl_built as nccl_built
+from horovod_tf.common.builds import rocm_built as rocm_built
 from horovod_tf.tensorflow import gradients as gradients
 from horovod_tf.tensorflow.collectives import allreduce as allreduce
 from horovod_tf.tensorflow.collectives import barrier as barrier
@@ -26,6 +35,9 @@ from horovod_tf.tensorflow.mpi_ops import rank as rank
 from horovod_tf.tensorflow.mpi_ops import shutdown as shutdown
 from horovod_tf.tensorflow.mpi_ops import size as size
 from horovod_tf.tensorflow.mpi_ops import status as status
+from horovod_tf.tensorflow.objects import allgather_object as allgather_object
+from horovod_tf.tensorflow.objects import broadcast_object as broadcast_object
+from horovod_tf.tensorflow.objects import broadcast_object_fn as broadcast_object_fn
 from horovod_tf.tensorflow.optimizer import DistributedOptimizer as DistributedOptimizer
 from horovod_tf.tensorflow.reductions import Adasum as Adasum
 from horovod_tf.tensorflow.reductions import Average as Average
