@@ -45,3 +45,4 @@ from horovod_tf.tensorflow.reductions import Max as Max
 from horovod_tf.tensorflow.reductions import Min as Min
 from horovod_tf.tensorflow.reductions import Product as Product
 from horovod_tf.tensorflow.reductions import Sum as Sum
+from horovod_tf.tensorflow.tape import DistributedGradientTape as DistributedGradientTape
