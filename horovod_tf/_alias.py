@@ -12,7 +12,7 @@ _THEIRS: Final = "horovod"
 
 
 def install_as_horovod() -> None:
-    """Makes `import horovod.tensorflow as hvd` and `import horovod.keras as hvd` mean this package.
+    """Makes `import horovod.tensorflow as hvd`, `import horovod.keras as hvd` and so on mean this package.
 
     To be called before the script's own imports. Loads the native library and TensorFlow. Harmless when repeated.
 
@@ -27,7 +27,7 @@ def install_as_horovod() -> None:
             f"another package named horovod has been imported already, from {where}: call "
             "horovod_tf.install_as_horovod() before anything imports horovod"
         )
-    for name in ("tensorflow", "keras"):
+    for name in ("tensorflow", "keras", "tensorflow.keras"):
         importlib.import_module(f"{_OURS}.{name}")
     # Every module that is loaded, or Python would load it a second time under the other name.
     ours = {name: module for name, module in sys.modules.items() if _is_ours(name, module)}

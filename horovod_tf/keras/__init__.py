@@ -1,7 +1,10 @@
 """Data-parallel training with Keras: `import horovod_tf.keras as hvd`."""
 
 from horovod_tf import __version__ as __version__
+from horovod_tf.common.basics import cross_rank as cross_rank
+from horovod_tf.common.basics import cross_size as cross_size
 from horovod_tf.common.basics import init as init
+from horovod_tf.common.basics import is_homogeneous as is_homogeneous
 from horovod_tf.common.basics import is_initialized as is_initialized
 from horovod_tf.common.basics import local_rank as local_rank
 from horovod_tf.common.basics import local_size as local_size
@@ -9,4 +12,26 @@ from horovod_tf.common.basics import mpi_threads_supported as mpi_threads_suppor
 from horovod_tf.common.basics import rank as rank
 from horovod_tf.common.basics import shutdown as shutdown
 from horovod_tf.common.basics import size as size
+from horovod_tf.common.basics import status as status
+from horovod_tf.common.builds import ccl_built as ccl_built
+from horovod_tf.common.builds import cuda_built as cuda_built
+from horovod_tf.common.builds import ddl_built as ddl_built
+from horovod_tf.common.builds import gloo_built as gloo_built
+from horovod_tf.common.builds import gloo_enabled as gloo_enabled
+from horovod_tf.common.builds import mpi_built as mpi_built
+from horovod_tf.common.builds import mpi_enabled as mpi_enabled
+from horovod_tf.common.builds import nccl_built as nccl_built
+from horovod_tf.common.builds import rocm_built as rocm_built
+from horovod_tf.keras import callbacks as callbacks
+from horovod_tf.keras.models import load_model as load_model
 from horovod_tf.keras.optimizer import DistributedOptimizer as DistributedOptimizer
+from horovod_tf.keras.values import allgather as allgather
+from horovod_tf.keras.values import allreduce as allreduce
+from horovod_tf.keras.values import broadcast as broadcast
+from horovod_tf.keras.values import broadcast_global_variables as broadcast_global_variables
+from horovod_tf.tensorflow.compression import Compression as Compression
+from horovod_tf.tensorflow.functions import broadcast_variables as broadcast_variables
+from horovod_tf.tensorflow.objects import allgather_object as allgather_object
+from horovod_tf.tensorflow.objects import broadcast_object as broadcast_object
+from horovod_tf.tensorflow.reductions import Average as Average
+from horovod_tf.tensorflow.reductions import Sum as Sum

@@ -96,6 +96,25 @@ def test_digits_whose_weights_differ_fail(tmp_path: Path) -> None:
 
 
 @needs_mpirun
+def test_digits_with_keras_on_two_ranks_and_on_from_the_saved_model(tmp_path: Path) -> None:
+    saved = str(tmp_path / "model.keras")
+    done = output_of(2, "digits_keras.py", "--epochs", "4", "--model", saved)
+    assert "weights of all 2 ranks: bitwise equal" in done
+    assert number(r"test accuracy: ", done) >= 0.9
+    done = output_of(2, "digits_keras.py", "--epochs", "1", "--model", saved)
+    assert "weights of all 2 ranks: bitwise equal" in done
+    assert number(r"test accuracy: ", done) >= 0.9
+
+
+@needs_mpirun
+def test_digits_with_a_tape_on_two_ranks() -> None:
+    done = output_of(2, "digits_tape.py", "--steps", "300", "--compression", "fp16")
+    assert "weights of all 2 ranks: bitwise equal" in done
+    assert number(r"test accuracy: ", done) >= 0.9
+    assert number(r"step  300/300  loss ", done) < 0.5
+
+
+@needs_mpirun
 def test_word_embeddings_on_two_ranks() -> None:
     done = output_of(2, "word_embeddings.py", "--steps", "60", "--batch", "128")
     kinds = "{'vectors': 'IndexedSlices', 'weights': 'IndexedSlices', 'biases': 'IndexedSlices'}"

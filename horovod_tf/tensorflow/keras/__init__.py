@@ -1,0 +1,37 @@
+"""The same as `horovod_tf.keras`, by the name that most scripts import."""
+
+from horovod_tf.keras import Average as Average
+from horovod_tf.keras import Compression as Compression
+from horovod_tf.keras import DistributedOptimizer as DistributedOptimizer
+from horovod_tf.keras import Sum as Sum
+from horovod_tf.keras import __version__ as __version__
+from horovod_tf.keras import allgather as allgather
+from horovod_tf.keras import allgather_object as allgather_object
+from horovod_tf.keras import allreduce as allreduce
+from horovod_tf.keras import broadcast as broadcast
+from horovod_tf.keras import broadcast_global_variables as broadcast_global_variables
+from horovod_tf.keras import broadcast_object as broadcast_object
+from horovod_tf.keras import broadcast_variables as broadcast_variables
+from horovod_tf.keras import ccl_built as ccl_built
+from horovod_tf.keras import cross_rank as cross_rank
+from horovod_tf.keras import cross_size as cross_size
+from horovod_tf.keras import cuda_built as cuda_built
+from horovod_tf.keras import ddl_built as ddl_built
+from horovod_tf.keras import gloo_built as gloo_built
+from horovod_tf.keras import gloo_enabled as gloo_enabled
+from horovod_tf.keras import init as init
+from horovod_tf.keras import is_homogeneous as is_homogeneous
+from horovod_tf.keras import is_initialized as is_initialized
+from horovod_tf.keras import load_model as load_model
+from horovod_tf.keras import local_rank as local_rank
+from horovod_tf.keras import local_size as local_size
+from horovod_tf.keras import mpi_built as mpi_built
+from horovod_tf.keras import mpi_enabled as mpi_enabled
+from horovod_tf.keras import mpi_threads_supported as mpi_threads_supported
+from horovod_tf.keras import nccl_built as nccl_built
+from horovod_tf.keras import rank as rank
+from horovod_tf.keras import rocm_built as rocm_built
+from horovod_tf.keras import shutdown as shutdown
+from horovod_tf.keras import size as size
+from horovod_tf.keras import status as status
+from horovod_tf.tensorflow.keras import callbacks as callbacks
