@@ -63,11 +63,12 @@ test-boundary: environment
 	tools/with_deadline $(PYTEST_LIMIT) $(VENV)/bin/python $(PYTEST) test/single/test_boundary.py
 
 # ---- TensorFlow ------------------------------------------------------------------------------------
-# Some files are run by all ranks of a job, each in a job of its own; others start their jobs themselves.
-RANK_TESTS := $(sort $(wildcard test/test_tensorflow.py test/mp/test_*.py))
+# Some files are run by all ranks of a job; others start their jobs themselves. A job takes seconds to start, so those of
+# a folder share one.
+RANK_TESTS := test/test_tensorflow.py test/mp
 LAUNCHER_TESTS := $(sort $(wildcard test/test_tensorflow_*.py test/launched/test_*.py))
 TENSORFLOW_RANKS ?= 1 2 3
-TENSORFLOW_LIMIT ?= 600
+TENSORFLOW_LIMIT ?= 900
 LAUNCHED_LIMIT ?= 1800
 .PHONY: test-tensorflow tensorflow-tests rank-tests launcher-tests
 test-tensorflow: environment
@@ -80,10 +81,10 @@ tensorflow-tests:
 	+@$(MAKE) --no-print-directory launcher-tests
 
 rank-tests:
-	@set -e; for ranks in $(TENSORFLOW_RANKS); do for file in $(RANK_TESTS); do \
-	    echo "== $$file on $$ranks ranks"; \
+	@set -e; for ranks in $(TENSORFLOW_RANKS); do for tests in $(RANK_TESTS); do \
+	    echo "== $$tests on $$ranks ranks"; \
 	    tools/with_deadline $(TENSORFLOW_LIMIT) $(MPIRUN) -np $$ranks $(MPIRUN_FLAGS) \
-	        $(PYTHON) $(PYTEST) -q --color=no $$file; \
+	        $(PYTHON) $(PYTEST) -q --color=no $$tests; \
 	done; done
 
 launcher-tests:
