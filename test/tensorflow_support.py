@@ -75,6 +75,30 @@ def run_all(
         return [session.run(output, {one: feed[one]}) for one, output in zip(fed, outputs)]
 
 
+def _run_eagerly(call: Callable[..., Any], *arrays: Any) -> Any:
+    return tf.nest.map_structure(lambda one: one.numpy(), call(*(tf.constant(array) for array in arrays)))
+
+
+def _run_function(call: Callable[..., Any], *arrays: Any) -> Any:
+    return _run_eagerly(tf.function(call), *arrays)
+
+
+def _run_graph(call: Callable[..., Any], *arrays: Any) -> Any:
+    with graph_session() as session:
+        feed = {v1.placeholder(array.dtype, array.shape): array for array in arrays}
+        return session.run(call(*feed), feed)
+
+
+every_way = pytest.mark.parametrize(
+    "run", [_run_eagerly, _run_function, _run_graph], ids=["eager", "function", "graph"]
+)
+
+
+def total_dot(a: Any, b: Any) -> Any:
+    """The inner product of what all ranks have; the adjoint A* of A has <A x, y> = <x, A* y> for all of them together."""
+    return hvd.allreduce(tf.reduce_sum(a * b), op=hvd.Sum, name="total_dot").numpy()
+
+
 fused_or_not = pytest.mark.parametrize("fused", [True, False], ids=["fused", "unfused"])
 
 

@@ -2,6 +2,7 @@
 // when their collectives are complete.
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,7 @@ class CollectiveKernel : public AsyncOpKernel {
     for (std::size_t i = 0; i < names_.size(); ++i) {
       group[i].request = request_;
       group[i].request.name = names_[i] + trip;
+      OP_REQUIRES_OK_ASYNC(context, SetSplits(context, &group[i].request), done);
       OP_REQUIRES_OK_ASYNC(context, SetBuffers(context, static_cast<int>(i), &group[i]), done);
     }
     Submit(context, std::move(group), std::move(done));
@@ -60,14 +62,21 @@ class CollectiveKernel : public AsyncOpKernel {
   Request request_;
 
  private:
+  // Of kinds that split rows.
+  virtual absl::Status SetSplits(OpKernelContext* context, Request* request) const {
+    (void)context;
+    (void)request;
+    return absl::OkStatus();
+  }
+
   // Input and output `i`.
   absl::Status SetBuffers(OpKernelContext* context, int i, TensorEntry* entry) const {
     const tensorflow::Tensor& input = context->input(i);
     entry->input = ViewOf(input);
     entry->request.dtype = entry->input.dtype;
     entry->request.shape = entry->input.shape;
-    if (Info(request_.kind).gathers_rows) {
-      entry->context = std::make_shared<KernelOutput>(context);
+    if (Info(request_.kind).changes_rows) {
+      entry->context = std::make_shared<KernelOutput>(context, i);
       return absl::OkStatus();
     }
     tensorflow::Tensor* output = nullptr;
@@ -80,10 +89,11 @@ class CollectiveKernel : public AsyncOpKernel {
 };
 
 // Also of a group: all members are reduced in the same way.
-class AllreduceKernel final : public CollectiveKernel {
+template <CollectiveKind kKind>
+class ReductionKernel final : public CollectiveKernel {
  public:
-  explicit AllreduceKernel(OpKernelConstruction* construction)
-      : CollectiveKernel(construction, CollectiveKind::kAllreduce) {
+  explicit ReductionKernel(OpKernelConstruction* construction)
+      : CollectiveKernel(construction, kKind) {
     int number = 0;
     OP_REQUIRES_OK(construction, construction->GetAttr("reduce_op", &number));
     const std::optional<ReduceOp> op =
@@ -115,10 +125,44 @@ class BroadcastKernel final : public CollectiveKernel {
   }
 };
 
+class AlltoallKernel final : public CollectiveKernel {
+ public:
+  explicit AlltoallKernel(OpKernelConstruction* construction)
+      : CollectiveKernel(construction, CollectiveKind::kAlltoall) {}
+
+ private:
+  // None: the library divides the rows.
+  absl::Status SetSplits(OpKernelContext* context, Request* request) const override {
+    const tensorflow::Tensor& splits = context->input(1);
+    if (splits.dims() != 1) {
+      return absl::InvalidArgumentError("alltoall expects a 1D splits tensor; tensor '" +
+                                        request->name + "' has splits of shape " +
+                                        splits.shape().DebugString());
+    }
+    const auto rows = splits.vec<std::int32_t>();
+    request->splits.assign(rows.data(), rows.data() + rows.size());
+    const tensorflow::Tensor& tensor = context->input(0);
+    const bool countable =
+        tensor.dims() == 0 || tensor.dim_size(0) <= std::numeric_limits<std::int32_t>::max();
+    if (rows.size() > 0 || countable) return absl::OkStatus();
+    return absl::InvalidArgumentError("tensor '" + request->name + "' has " +
+                                      std::to_string(tensor.dim_size(0)) +
+                                      " rows: alltoall of more than 2^31-1 needs splits");
+  }
+};
+
+using AllreduceKernel = ReductionKernel<CollectiveKind::kAllreduce>;
+using ReducescatterKernel = ReductionKernel<CollectiveKind::kReducescatter>;
+
 // The types are the operations' own: op_definitions.cc.
 REGISTER_KERNEL_BUILDER(Name("HorovodAllreduce").Device(tensorflow::DEVICE_CPU), AllreduceKernel);
 REGISTER_KERNEL_BUILDER(Name("HorovodGroupedAllreduce").Device(tensorflow::DEVICE_CPU),
                         AllreduceKernel);
+REGISTER_KERNEL_BUILDER(Name("HorovodReducescatter").Device(tensorflow::DEVICE_CPU),
+                        ReducescatterKernel);
+REGISTER_KERNEL_BUILDER(Name("HorovodGroupedReducescatter").Device(tensorflow::DEVICE_CPU),
+                        ReducescatterKernel);
+REGISTER_KERNEL_BUILDER(Name("HorovodAlltoall").Device(tensorflow::DEVICE_CPU), AlltoallKernel);
 REGISTER_KERNEL_BUILDER(Name("HorovodAllgather").Device(tensorflow::DEVICE_CPU), AllgatherKernel);
 REGISTER_KERNEL_BUILDER(Name("HorovodBroadcast").Device(tensorflow::DEVICE_CPU), BroadcastKernel);
 

@@ -57,17 +57,32 @@ TensorView ViewOf(const tensorflow::Tensor& tensor) {
   return view;
 }
 
-Status KernelOutput::AllocateOutput(const TensorShape& shape, TensorView* output) {
+Status KernelOutput::Allocate(int index, const TensorShape& shape, tensorflow::Tensor** tensor) {
   tensorflow::TensorShape theirs;
   absl::Status status =
       tensorflow::TensorShape::BuildTensorShape({shape.data(), shape.rank()}, &theirs);
+  if (status.ok()) status = context_->allocate_output(index, theirs, tensor);
+  if (status.ok()) return Status::Ok();
+  return Status::ResourceExhausted("TensorFlow cannot allocate an output of shape " +
+                                   shape.ToString() + ": " + std::string(status.message()));
+}
+
+Status KernelOutput::AllocateOutput(const TensorShape& shape, TensorView* output) {
   tensorflow::Tensor* tensor = nullptr;
-  if (status.ok()) status = context_->allocate_output(0, theirs, &tensor);
-  if (!status.ok()) {
-    return Status::ResourceExhausted("TensorFlow cannot allocate an output of shape " +
-                                     shape.ToString() + ": " + std::string(status.message()));
-  }
+  HVD_RETURN_IF_ERROR(Allocate(index_, shape, &tensor));
   *output = ViewOf(*tensor);
+  return Status::Ok();
+}
+
+// Each number was an int32 where it came from: kernels.cc, AlltoallKernel.
+Status KernelOutput::TakeReceivedRows(const std::vector<std::int64_t>& rows) {
+  tensorflow::Tensor* tensor = nullptr;
+  HVD_RETURN_IF_ERROR(
+      Allocate(index_ + 1, TensorShape{static_cast<std::int64_t>(rows.size())}, &tensor));
+  auto received = tensor->vec<std::int32_t>();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    received(static_cast<std::int64_t>(i)) = static_cast<std::int32_t>(rows[i]);
+  }
   return Status::Ok();
 }
 

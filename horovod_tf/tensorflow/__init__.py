@@ -15,6 +15,8 @@ from horovod_tf.tensorflow.collectives import allreduce as allreduce
 from horovod_tf.tensorflow.collectives import barrier as barrier
 from horovod_tf.tensorflow.collectives import grouped_allgather as grouped_allgather
 from horovod_tf.tensorflow.collectives import grouped_allreduce as grouped_allreduce
+from horovod_tf.tensorflow.collectives import grouped_reducescatter as grouped_reducescatter
+from horovod_tf.tensorflow.collectives import reducescatter as reducescatter
 from horovod_tf.tensorflow.compression import Compression as Compression
 from horovod_tf.tensorflow.consistency import ConsistencyHook as ConsistencyHook
 from horovod_tf.tensorflow.consistency import check_consistency as check_consistency
@@ -22,6 +24,7 @@ from horovod_tf.tensorflow.functions import broadcast_global_variables as broadc
 from horovod_tf.tensorflow.functions import broadcast_variables as broadcast_variables
 from horovod_tf.tensorflow.hooks import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
 from horovod_tf.tensorflow.mpi_ops import allgather as allgather
+from horovod_tf.tensorflow.mpi_ops import alltoall as alltoall
 from horovod_tf.tensorflow.mpi_ops import broadcast as broadcast
 from horovod_tf.tensorflow.mpi_ops import cross_rank as cross_rank
 from horovod_tf.tensorflow.mpi_ops import cross_size as cross_size

@@ -8,7 +8,15 @@ from typing import Any
 import tensorflow as tf
 
 from horovod_tf.tensorflow.compression import Compression, Compressor
-from horovod_tf.tensorflow.mpi_ops import _allreduce, _default_name, _grouped_allreduce, allgather, size
+from horovod_tf.tensorflow.mpi_ops import (
+    _allreduce,
+    _default_name,
+    _grouped_allreduce,
+    _grouped_reducescatter,
+    _reducescatter,
+    allgather,
+    size,
+)
 from horovod_tf.tensorflow.reductions import Average, ReduceOp, Sum, reduction
 
 
@@ -142,6 +150,97 @@ def grouped_allgather(
     tensors = list(tensors)
     names = [name and f"{name}_{place}of{len(tensors)}" for place in range(1, len(tensors) + 1)]
     return [allgather(tensor, one, ignore_name_scope) for tensor, one in zip(tensors, names)]
+
+
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> tf.Tensor:
+    """This rank's share of the rows of the average, or of another reduction, of a tensor over all ranks.
+
+    Each rank gets dim0 // size() rows, in the order of the ranks, and each of the first dim0 % size() one more.
+
+    Args:
+        tensor: Not a scalar; type and shape are the same on all ranks. With fewer rows than ranks, some get none.
+        device_dense: Where the operation is placed; '' leaves that to TensorFlow.
+        compression: What is reduced instead of the tensor: one of `Compression`.
+        op: Average, Sum, Min, Max or Product. An average of integers stays an integer: it is truncated toward zero.
+        name: What ranks match it by; made from the tensor's name by default, in a graph.
+        ignore_name_scope: Whether ranks match it by the last part of its name only, in a graph.
+        prescale_factor: Multiplies every rank's tensor first. The same on all ranks; a float32.
+        postscale_factor: Multiplies the result. The same on all ranks; a float32.
+
+    Returns:
+        A tensor of the input's type. Its static dimension 0 is unknown.
+
+    Raises:
+        ValueError: op is no reduction.
+        NotImplementedError: this reduction is not offered.
+        tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
+    """
+    reduce_op = reduction(None, op)
+    with tf.device(device_dense):
+        tensor = tf.convert_to_tensor(tensor)
+        compressed, context = compression.compress(tensor)
+        if context is not None and not tf.executing_eagerly():
+            name = name or _default_name("HorovodReducescatter", tensor)
+        rows: tf.Tensor = compression.decompress(
+            _reducescatter(
+                compressed,
+                name,
+                reduce_op,
+                ignore_name_scope=ignore_name_scope,
+                prescale_factor=prescale_factor,
+                postscale_factor=postscale_factor,
+            ),
+            context,
+        )
+        return rows
+
+
+def grouped_reducescatter(
+    tensors: Iterable[Any],
+    device_dense: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[tf.Tensor]:
+    """`reducescatter` of each of several tensors, in one operation for each type that they have.
+
+    Args:
+        tensors: Each as for `reducescatter`. Types may differ. Ranks need not group the same tensors.
+        device_dense: As for `reducescatter`.
+        compression: As for `reducescatter`.
+        op: As for `reducescatter`.
+        prescale_factor: As for `reducescatter`.
+        postscale_factor: As for `reducescatter`.
+
+    Returns:
+        What `reducescatter` of each returns, in the order of `tensors`.
+
+    Raises:
+        ValueError: op is no reduction.
+        NotImplementedError: this reduction is not offered.
+        tf.errors.FailedPreconditionError: when it runs: ranks disagree about one of the tensors, or `init()` has not
+            been called. There are no results then.
+    """
+    reduce_op = reduction(None, op)
+    with tf.device(device_dense):
+        pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+        reduced = _grouped_reducescatter(
+            [one for one, _ in pairs],
+            reduce_op=reduce_op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+        )
+        return [compression.decompress(one, context) for one, (_, context) in zip(reduced, pairs)]
 
 
 def barrier(name: str | None = None) -> tf.Operation | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from horovod_tf.tensorflow.mpi_ops import _allreduce, _grouped_allreduce, allgather, rank
-from horovod_tf.tensorflow.reductions import Sum
+from horovod_tf.tensorflow.mpi_ops import _allreduce, _grouped_allreduce, allgather, alltoall, rank, size
+from horovod_tf.tensorflow.reductions import Average, Sum
 
 
 def _reduce_op_of(op: tf.Operation) -> int:
@@ -48,6 +48,31 @@ def _allgather_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     rows_of_ranks = allgather(rows)
     begin = tf.reduce_sum(rows_of_ranks[: rank()])
     return _allreduce(grad)[begin : begin + rows[0]]
+
+
+@tf.RegisterGradient("HorovodAlltoall")
+def _alltoall_grad(op: tf.Operation, grad: tf.Tensor, _: tf.Tensor | None) -> list[tf.Tensor | None]:
+    """The gradients of rows go back to where the rows came from; numbers of rows have none."""
+    return [alltoall(grad, splits=op.outputs[1])[0], None]
+
+
+def _rows_of_all_ranks(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
+    """The gradient of a reduction whose rows are shared: each rank's input adds to the rows of every rank."""
+    scaled = _scaled(op, grad)
+    rows = allgather(scaled)
+    return rows / tf.cast(size(), rows.dtype) if _reduce_op_of(op) == Average else rows
+
+
+@tf.RegisterGradient("HorovodReducescatter")
+def _reducescatter_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
+    """Of a sum: the incoming gradients of all ranks, one after the other."""
+    return _rows_of_all_ranks(op, grad)
+
+
+@tf.RegisterGradient("HorovodGroupedReducescatter")
+def _grouped_reducescatter_grad(op: tf.Operation, *grads: tf.Tensor | None) -> list[tf.Tensor | None]:
+    """The same for each tensor of a group; None for what nothing depends on."""
+    return [None if grad is None else _rows_of_all_ranks(op, grad) for grad in grads]
 
 
 @tf.RegisterGradient("HorovodBroadcast")

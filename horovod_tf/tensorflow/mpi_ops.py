@@ -34,7 +34,15 @@ from horovod_tf.tensorflow.auto_control import keep_concurrent
 from horovod_tf.tensorflow.reductions import Sum
 
 OPS_FOLDER: Final = Path(__file__).resolve().parent.parent / "ops"
-OP_TYPES: Final = ("HorovodAllreduce", "HorovodGroupedAllreduce", "HorovodAllgather", "HorovodBroadcast")
+OP_TYPES: Final = (
+    "HorovodAllreduce",
+    "HorovodGroupedAllreduce",
+    "HorovodAllgather",
+    "HorovodBroadcast",
+    "HorovodAlltoall",
+    "HorovodReducescatter",
+    "HorovodGroupedReducescatter",
+)
 _BUILD_IT: Final = (
     "run `make ops PYTHON=<this Python>` in the source tree, or `pip install --no-build-isolation --force-reinstall .`"
 )
@@ -93,7 +101,7 @@ def _default_name(kind: str, tensor: tf.Tensor) -> str:
     return f"{kind}_{_normalize_name(tensor.name)}"
 
 
-def _run(op: Any, kind: str, tensor: Any, name: str | None, **attributes: Any) -> tf.Tensor:
+def _run(op: Any, kind: str, tensor: Any, name: str | None, **attributes: Any) -> Any:
     """Adds one operation to the graph, or runs it when eager."""
     tensor = tf.convert_to_tensor(tensor)
     if tf.executing_eagerly():
@@ -117,14 +125,39 @@ def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = Sum, **att
     Raises:
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
-    return _run(_ops.horovod_allreduce, "HorovodAllreduce", tensor, name, reduce_op=int(reduce_op), **attributes)
+    reduced: tf.Tensor = _run(
+        _ops.horovod_allreduce, "HorovodAllreduce", tensor, name, reduce_op=int(reduce_op), **attributes
+    )
+    return reduced
 
 
-def _names_of_members(tensors: Sequence[tf.Tensor], name: str | None) -> list[str]:
+def _reducescatter(tensor: Any, name: str | None = None, reduce_op: int = Sum, **attributes: Any) -> tf.Tensor:
+    """This rank's rows of the element-wise sum over all ranks, or of another reduction.
+
+    Args:
+        tensor: As for `_allreduce`, but no scalar.
+        name: As for `_allreduce`.
+        reduce_op: As for `_allreduce`.
+        attributes: As for `_allreduce`.
+
+    Returns:
+        A tensor of the input's type with dim0 // size rows, or one more on the first dim0 % size ranks. Its static
+        dimension 0 is unknown.
+
+    Raises:
+        tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
+    """
+    rows: tf.Tensor = _run(
+        _ops.horovod_reducescatter, "HorovodReducescatter", tensor, name, reduce_op=int(reduce_op), **attributes
+    )
+    return rows
+
+
+def _names_of_members(tensors: Sequence[tf.Tensor], name: str | None, collective: str) -> list[str]:
     """What ranks match the tensors of a group by, inside the scope of its operation."""
     if name or tf.executing_eagerly():
-        return [f"{name or 'HorovodGroupedAllreduce'}_{i + 1}of{len(tensors)}" for i in range(len(tensors))]
-    return [_default_name("HorovodAllreduce", tensor) for tensor in tensors]
+        return [f"{name or f'HorovodGrouped{collective}'}_{i + 1}of{len(tensors)}" for i in range(len(tensors))]
+    return [_default_name(f"Horovod{collective}", tensor) for tensor in tensors]
 
 
 def _reserve(names: Iterable[str]) -> list[str]:
@@ -159,16 +192,56 @@ def _grouped_allreduce(
         tf.errors.FailedPreconditionError: when it runs: ranks disagree about one of the tensors, or `init()` has not
             been called. There are no results then; the other tensors have been reduced all the same.
     """
+    return _run_grouped(
+        _ops.horovod_grouped_allreduce, "Allreduce", tensors, name, members, reduce_op=int(reduce_op), **attributes
+    )
+
+
+def _grouped_reducescatter(
+    tensors: Iterable[Any], name: str | None = None, reduce_op: int = Sum, **attributes: Any
+) -> list[tf.Tensor]:
+    """`_reducescatter` of each tensor, in one operation for each type that they have.
+
+    Args:
+        tensors: Each as for `_reducescatter`. Types may differ.
+        name: As for `_grouped_allreduce`.
+        reduce_op: As for `_allreduce`.
+        attributes: As for `_allreduce`.
+
+    Returns:
+        This rank's rows of each, in their order.
+
+    Raises:
+        tf.errors.FailedPreconditionError: as `_grouped_allreduce`.
+    """
+    return _run_grouped(
+        _ops.horovod_grouped_reducescatter,
+        "Reducescatter",
+        tensors,
+        name,
+        None,
+        reduce_op=int(reduce_op),
+        **attributes,
+    )
+
+
+def _run_grouped(
+    op: Any,
+    collective: str,
+    tensors: Iterable[Any],
+    name: str | None,
+    members: Sequence[str] | None,
+    **attributes: Any,
+) -> list[tf.Tensor]:
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
-    names = _reserve(_names_of_members(tensors, name) if members is None else members)
+    names = _reserve(_names_of_members(tensors, name, collective) if members is None else members)
     results: list[Any] = [None] * len(tensors)
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
-        reduced = _ops.horovod_grouped_allreduce(
+        reduced = op(
             tensors=[tensors[place] for place in places],
             tensor_names=[names[place] for place in places],
-            reduce_op=int(reduce_op),
-            name=name or "HorovodGroupedAllreduce",
+            name=name or f"HorovodGrouped{collective}",
             **attributes,
         )
         for place, result in zip(places, reduced):
@@ -190,7 +263,40 @@ def allgather(tensor: Any, name: str | None = None, ignore_name_scope: bool = Fa
     Raises:
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
-    return _run(_ops.horovod_allgather, "HorovodAllgather", tensor, name, ignore_name_scope=ignore_name_scope)
+    rows: tf.Tensor = _run(
+        _ops.horovod_allgather, "HorovodAllgather", tensor, name, ignore_name_scope=ignore_name_scope
+    )
+    return rows
+
+
+def alltoall(tensor: Any, splits: Any = None, name: str | None = None, ignore_name_scope: bool = False) -> Any:
+    """Gives each rank some rows of this rank's tensor, and gets those that every rank has for this one.
+
+    Args:
+        tensor: Not a scalar. Dimension 0 may differ between ranks and be 0; the others are the same on all.
+        splits: How many rows each rank gets, in the order of the ranks: int32, `size()` of them, each at least 0, and
+            together all rows of the tensor. By default each rank gets as many; dimension 0 is a multiple of `size()`
+            then.
+        name: What ranks match it by; made from the tensor's name by default.
+        ignore_name_scope: Whether ranks match it by the last part of its name only, in a graph.
+
+    Returns:
+        The rows of rank 0, then those of rank 1, and so on, as a tensor of the input's type whose static dimension 0
+        is unknown. With splits, a pair: that, and how many rows came from each rank, an int32 vector.
+
+    Raises:
+        ValueError: splits is empty.
+        tf.errors.InvalidArgumentError: when it runs: splits do not fit the tensor or the number of ranks, or there are
+            none and the rows cannot be divided evenly.
+        tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
+    """
+    given = tf.convert_to_tensor([] if splits is None else splits, tf.int32)
+    if splits is not None and given.shape.num_elements() == 0:
+        raise ValueError("splits is empty, and has to say for each rank how many rows it gets")
+    output, received = _run(
+        _ops.horovod_alltoall, "HorovodAlltoall", tensor, name, splits=given, ignore_name_scope=ignore_name_scope
+    )
+    return output if splits is None else (output, received)
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None, ignore_name_scope: bool = False) -> tf.Tensor:
@@ -209,7 +315,7 @@ def broadcast(tensor: Any, root_rank: int, name: str | None = None, ignore_name_
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
         tf.errors.InvalidArgumentError: when it runs: there is no such rank.
     """
-    return _run(
+    value: tf.Tensor = _run(
         _ops.horovod_broadcast,
         "HorovodBroadcast",
         tensor,
@@ -217,3 +323,4 @@ def broadcast(tensor: Any, root_rank: int, name: str | None = None, ignore_name_
         root_rank=root_rank,
         ignore_name_scope=ignore_name_scope,
     )
+    return value

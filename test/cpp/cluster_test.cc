@@ -37,7 +37,7 @@ std::vector<TestSpec> MixedSpecs(int count, int ranks, const std::string& prefix
   for (int i = 0; i < count; ++i) {
     TestSpec spec;
     spec.name = prefix + "/" + std::to_string(i);
-    spec.kind = CollectiveKinds()[static_cast<std::size_t>(i % 7 < 4 ? 0 : i % 3)].kind;
+    spec.kind = CollectiveKinds()[static_cast<std::size_t>(i % 7 < 4 ? 0 : i % 5)].kind;
     spec.dtype = dtypes[i % 5 % 3];
     spec.elements = i % 11 * 13;  // also 0
     spec.root = i % ranks;
@@ -152,6 +152,8 @@ std::vector<Mismatch> Mismatches() {
   const auto reduce = CollectiveKind::kAllreduce;
   const auto gather = CollectiveKind::kAllgather;
   const auto broadcast = CollectiveKind::kBroadcast;
+  const auto exchange = CollectiveKind::kAlltoall;
+  const auto scatter = CollectiveKind::kReducescatter;
   const auto int32 = [](TestSpec* s) { s->dtype = DataType::kInt32; };
   const auto longer = [](TestSpec* s) { s->elements = 6; };
   const auto scalar = [](TestSpec* s) { s->scalar = true; };
@@ -164,6 +166,11 @@ std::vector<Mismatch> Mismatches() {
       {"gather scalar", Spec(gather), Spec(gather, scalar), "rank-zero"},
       {"gather columns", Spec(gather), Spec(gather, [](TestSpec* s) { s->columns = 3; }),
        "Mismatched ALLGATHER tensor shapes"},
+      {"alltoall scalar", Spec(exchange), Spec(exchange, scalar), "rank-zero"},
+      {"alltoall columns", Spec(exchange), Spec(exchange, [](TestSpec* s) { s->columns = 3; }),
+       "Mismatched ALLTOALL tensor shapes"},
+      {"reducescatter shape", Spec(scatter), Spec(scatter, longer),
+       "Mismatched REDUCESCATTER tensor shapes"},
       {"root", Spec(broadcast), Spec(broadcast, [](TestSpec* s) { s->root = 2; }), "root ranks"},
   };
 }

@@ -168,6 +168,37 @@ TEST_F(ExecutorTest, Gather_OutputOfAllRowsIsAllocatedOnceAndGivenToTheBackend) 
   EXPECT_TRUE(a.outcome->status().ok());
 }
 
+TEST_F(ExecutorTest, Alltoall_OutputHasTheRowsForThisRankAndTheFrameworkIsToldWhose) {
+  const auto context = std::make_shared<TestContext>();
+  TestEntry a("rows", 6);
+  a.request.kind = CollectiveKind::kAlltoall;
+  a.request.shape = TensorShape({2, 3});
+  a.request.splits = {0, 1, 1};
+  TensorEntry entry = a.Make();
+  entry.output = TensorView();
+  entry.context = context;
+  TensorDefinition definition = Define(entry.request);
+  definition.splits = {{1, 4, 0}, {0, 1, 1}, {5, 0, 7}};
+  EXPECT_TRUE(executor_->Execute(Group(std::move(entry)), {&definition}).ok());
+  EXPECT_EQ(context->asked, TensorShape({5, 3}));
+  EXPECT_EQ(context->received, (std::vector<std::int64_t>{4, 1, 0}));
+  EXPECT_EQ(script_->last_batch().tensors[0].splits, definition.splits);
+}
+
+TEST_F(ExecutorTest, Reducescatter_OutputHasThisRanksShareOfTheRows) {
+  const auto context = std::make_shared<TestContext>();
+  TestEntry a("rows", 10);
+  a.request.kind = CollectiveKind::kReducescatter;
+  a.request.shape = TensorShape({5, 2});
+  TensorEntry entry = a.Make();
+  entry.output = TensorView();
+  entry.context = context;
+  const TensorDefinition definition = Define(entry.request);
+  EXPECT_TRUE(executor_->Execute(Group(std::move(entry)), {&definition}).ok());
+  EXPECT_EQ(context->asked, TensorShape({2, 2}));
+  EXPECT_TRUE(context->received.empty());
+}
+
 TEST_F(ExecutorTest, GatherOfNoRows_NeedsNoBuffer) {
   TestEntry a("rows", 6);
   EXPECT_TRUE(

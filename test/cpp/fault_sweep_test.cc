@@ -30,7 +30,9 @@ std::vector<TestSpec> Specs(int ranks) {
   TestSpec rows{"rows", CollectiveKind::kAllgather, DataType::kInt32};
   TestSpec root{"root", CollectiveKind::kBroadcast, DataType::kInt64};
   root.root = ranks - 1;
-  return {sum, whole, rows, root};
+  const TestSpec exchanged{"exchanged", CollectiveKind::kAlltoall, DataType::kInt32};
+  const TestSpec shared{"shared", CollectiveKind::kReducescatter, DataType::kInt64};
+  return {sum, whole, rows, root, exchanged, shared};
 }
 
 class Scenario {

@@ -53,6 +53,8 @@ class Plan {
           Request& request = requests[static_cast<std::size_t>(rank)];
           if (request.kind == CollectiveKind::kAllgather)
             request.shape.set_dim(0, rank + round / 2);
+          if (request.kind == CollectiveKind::kAlltoall)
+            request = AlltoallRequest(request, rank, ranks, round / 2);
           if (request.device != kCpuDevice) request.device = rank % 2;
         }
         if (dice->OneIn(5)) Spoil(&requests[static_cast<std::size_t>(dice->Roll(ranks))], dice);
@@ -73,15 +75,35 @@ class Plan {
   }
 
  private:
+  // That of `rank`, which has r + more rows for rank r; sometimes one more if its number is odd.
+  static Request AlltoallRequest(Request request, int rank, int ranks, int more) {
+    request.splits.clear();
+    std::int64_t rows = 0;
+    for (int to = 0; to < ranks; ++to) {
+      request.splits.push_back(to + more + rank % 2 * (more % 2));
+      rows += request.splits.back();
+    }
+    request.shape.set_dim(0, rows);
+    return request;
+  }
+
   Request Base(int tensor, Dice* dice) const {
     const TensorShape shape{1 + dice->Roll(8)};
     Request request;
-    switch (dice->Roll(6)) {
+    switch (dice->Roll(8)) {
       case 0:
         request = AllgatherRequest(NameOf(tensor), {1, 3});
         break;
       case 1:
         request = BroadcastRequest(NameOf(tensor), shape, dice->Roll(ranks_));
+        break;
+      case 2:
+        request = AllgatherRequest(NameOf(tensor), {1, 3});
+        request.kind = CollectiveKind::kAlltoall;
+        break;
+      case 3:
+        request = AllreduceRequest(NameOf(tensor), shape);
+        request.kind = CollectiveKind::kReducescatter;
         break;
       default:
         request = AllreduceRequest(NameOf(tensor), shape);
@@ -89,7 +111,8 @@ class Plan {
     }
     if (dice->OneIn(4)) request.dtype = DataType::kFloat64;
     if (dice->OneIn(4)) request.device = 0;
-    if (request.kind == CollectiveKind::kAllreduce && dice->OneIn(4)) {
+    if (Info(request.kind).reduces && dice->OneIn(4)) {
+      request.prescale = 0.5;
       request.reduce_op = ReduceOp::kMax;
     }
     return request;
@@ -112,6 +135,9 @@ class Plan {
         request->shape = TensorShape{99};
         break;
     }
+    if (request->splits.empty()) return;
+    std::fill(request->splits.begin(), request->splits.end(), 0);
+    request->splits[0] = request->shape.dim(0);
   }
 
   const int ranks_;

@@ -247,11 +247,13 @@ TEST(LocalBackend, EveryKind_NamesItsActivity) {
       Sum sum;
       sum.batch.kind = kind.kind;
       sum.batch.tensors[0].first_dims = {3};
+      sum.batch.tensors[0].splits = {{3}};
       rank.RunOk(sum.batch);
     }
   });
   EXPECT_EQ(world->context(0).activities(),
-            (std::vector<std::string>{"LOCAL_ALLREDUCE", "LOCAL_ALLGATHER", "LOCAL_BCAST"}));
+            (std::vector<std::string>{"LOCAL_ALLREDUCE", "LOCAL_ALLGATHER", "LOCAL_BCAST",
+                                      "LOCAL_ALLTOALL", "LOCAL_REDUCESCATTER"}));
 }
 
 TEST(LocalBackend, OneRank_NeverWaits) {

@@ -32,6 +32,13 @@ TensorDefinition Gather() {
   return definition;
 }
 
+TensorDefinition Exchange() {
+  TensorDefinition definition;
+  definition.common = MakeRequest("exchange", CollectiveKind::kAlltoall, {0, 4});
+  definition.splits = {{5, 0, 300}, {0, 0, 0}, {1, 2, 3}};
+  return definition;
+}
+
 TensorDefinition Reduce() {
   TensorDefinition definition;
   definition.common = MakeRequest("reduce", CollectiveKind::kAllreduce, {7, 1000});
@@ -45,7 +52,9 @@ Announce FullAnnounce() {
   for (TensorId id = 10; id < 90; ++id) announce.known.push_back(id);
   announce.known.push_back(5000);
   announce.requests = {MakeRequest("a", CollectiveKind::kAllreduce, {2, 3}),
-                       MakeRequest("b", CollectiveKind::kBroadcast, {})};
+                       MakeRequest("b", CollectiveKind::kBroadcast, {}),
+                       MakeRequest("e", CollectiveKind::kAlltoall, {301, 2})};
+  announce.requests[2].splits = {1, 0, 300};
   announce.requests[0].prescale = 0.5;
   announce.requests[1].root_rank = 2;
   announce.requests[1].device = 1;
@@ -64,7 +73,8 @@ Log FullLog() {
   for (TensorId id = 40; id < 200; id += 2) sparse.push_back(id);
   return {77,
           {DefineRecord{8, Gather()}, DefineRecord{200, Reduce()}, ExecuteRecord{{1, 2, 3, 9}},
-           ExecuteRecord{sparse}, ExecuteOnceRecord{Gather()}, ForgetRecord{{4, 6}},
+           ExecuteRecord{sparse}, ExecuteOnceRecord{Gather()}, ExecuteOnceRecord{Exchange()},
+           ForgetRecord{{4, 6}},
            ErrorRecord{{"x", "y"}, Status::FailedPrecondition("because")},
            ErrorRecord{{"z"}, Status::Cancelled("it is over"), {0, 2}},
            ShutdownRecord{1, Status::Unknown("over")}}};
@@ -198,7 +208,7 @@ TEST(MessageDecoder, TheFrame_MustBeRight) {
   };
   ExpectRefused("", "truncated");
   ExpectRefused(with(0, 'G'), "magic 18503 instead of 18518");
-  ExpectRefused(with(2, 1), "wire version 1 where this library speaks 3");
+  ExpectRefused(with(2, 1), "wire version 1 where this library speaks 4");
   ExpectRefused(with(3, 0), "unknown message type 0; known are 1 to 6");
   ExpectRefused(with(3, 7), "unknown message type 7; known are 1 to 6");
   ExpectRefused(with(5, static_cast<char>(good[5] + 1)), "length");
@@ -335,6 +345,33 @@ TEST(MessageDecoder, Definitions_MustSuitKindAndWorld) {
   ExpectRefused(OneRecord(3, head + "\x00\x00\x01\x05\x03\x01\x01\x01\x00"s), "dimension 0");
   ExpectRefused(OneRecord(3, head + "\x02\x06\x00\x01\x00\x03\x01\x01\x01\x00"s),
                 "whose device is not among its devices");
+}
+
+TEST(MessageDecoder, Splits_MustSuitTheWorldAndTheRows) {
+  const auto refused = [](auto change, const std::string& text) {
+    TensorDefinition definition = Exchange();
+    change(&definition);
+    ExpectRefused(EncodeMessage(Log{0, {ExecuteOnceRecord{definition}}}), text);
+  };
+  refused([](TensorDefinition* d) { d->splits.pop_back(); }, "6 values where there must be 9");
+  refused([](TensorDefinition* d) { d->splits.clear(); }, "0 values where there must be 9");
+  refused([](TensorDefinition* d) { d->first_dims = {1, 2, 3}; }, "3 values where there must be 0");
+  refused([](TensorDefinition* d) { d->splits[1][1] = 1ll << 62; }, "'exchange'");
+  refused([](TensorDefinition* d) { d->splits[0][2] = d->splits[1][2] = 1ll << 58; }, "'exchange'");
+  refused([](TensorDefinition* d) { d->common.shape = {}; }, "splits rows");
+  Request request = MakeRequest("w", CollectiveKind::kAlltoall, {3});
+  request.splits = {1, 1};
+  Announce announce;
+  announce.requests = {request};
+  ExpectRefused(EncodeMessage(announce), "Number of entries in splits");
+  announce.requests[0].splits = {1, 1, 2};
+  ExpectRefused(EncodeMessage(announce), "Sum of splits entries is greater");
+  // By hand: a definition tells the splits of all ranks, and nothing in what they have in common.
+  const std::string head = "\x01w\x03\x07\x01\x00\x00"s;
+  const std::string tail = "\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x00\x00"s;
+  EXPECT_TRUE(AcceptsConsistently(OneRecord(3, head + "\x01\x00\x00"s + tail)));
+  ExpectRefused(OneRecord(3, head + "\x01\x00\x03\x00\x00\x00"s + tail), "splits in what");
+  ExpectRefused(OneRecord(3, head + "\x01\x05\x00"s + tail), "Number of entries in splits");
 }
 
 TEST(MessageDecoder, Records_MustSaySomething) {

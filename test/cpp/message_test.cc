@@ -46,6 +46,15 @@ TensorDefinition GatherDefinition() {
   return definition;
 }
 
+TensorDefinition ExchangeDefinition() {
+  TensorDefinition definition;
+  definition.common = MakeRequest("exchanged");
+  definition.common.kind = CollectiveKind::kAlltoall;
+  definition.common.shape = {0, 4};
+  definition.splits = {{1, 2, 300}, {0, 0, 0}, {7, 0, 1}};
+  return definition;
+}
+
 // What `message` is after a journey.
 template <typename T>
 T Travel(const T& message) {
@@ -73,6 +82,7 @@ T TravelInLog(const T& record) {
 void ExpectSame(const TensorDefinition& a, const TensorDefinition& b) {
   EXPECT_EQ(a.common, b.common);
   EXPECT_EQ(a.first_dims, b.first_dims);
+  EXPECT_EQ(a.splits, b.splits);
   EXPECT_EQ(a.devices, b.devices);
 }
 
@@ -148,12 +158,13 @@ TEST(Message, Request_KeepsEveryKindTypeAndOperation) {
   Announce sent;
   for (const CollectiveKindInfo& kind : CollectiveKinds()) {
     for (const DataTypeInfo& dtype : DataTypes()) {
-      if (kind.kind == CollectiveKind::kAllreduce && !dtype.reducible) continue;
+      if (kind.reduces && !dtype.reducible) continue;
       for (const ReduceOpInfo& op : ReduceOps()) {
         Request request = MakeRequest("t" + std::to_string(sent.requests.size()));
         request.kind = kind.kind;
         request.dtype = dtype.type;
         request.reduce_op = op.op;
+        if (kind.splits_rows) request.splits = {2, 0, 0};
         sent.requests.push_back(std::move(request));
       }
     }
@@ -166,6 +177,19 @@ TEST(Message, Define_KeepsTheDefinition) {
   const DefineRecord record = TravelInLog(sent);
   EXPECT_EQ(record.id, sent.id);
   ExpectSame(record.definition, sent.definition);
+}
+
+TEST(Message, Splits_AreKeptForEveryRank) {
+  ExpectSame(TravelInLog(DefineRecord{3, ExchangeDefinition()}).definition, ExchangeDefinition());
+  Announce sent;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    sent.requests.push_back(ExchangeDefinition().RequestOf(rank));
+    sent.requests.back().name += std::to_string(rank);
+  }
+  sent.requests.push_back(MakeRequest("scalar"));
+  sent.requests.back().kind = CollectiveKind::kAlltoall;
+  sent.requests.back().shape = {};
+  EXPECT_EQ(Travel(sent).requests, sent.requests);
 }
 
 TEST(Message, ExecuteOnce_KeepsTheDefinition) {
@@ -242,7 +266,7 @@ TEST(Message, Bytes_AreThoseOfTheSpecification) {
   announce.applied = 300;
   announce.known = {8, 9, 10};
   EXPECT_EQ(EncodeMessage(announce),
-            "\x56\x48\x03\x03\x00\x07\x00\x00\x00"  // frame
+            "\x56\x48\x04\x03\x00\x07\x00\x00\x00"  // frame
             "\x00\xAC\x02"                          // flags, applied
             "\x02\x08\x02"                          // known
             "\x00"s);                               // requests
@@ -251,7 +275,7 @@ TEST(Message, Bytes_AreThoseOfTheSpecification) {
   TensorDefinition definition;
   definition.common = request;
   EXPECT_EQ(EncodeMessage(Log{2, {DefineRecord{8, definition}, ExecuteRecord{{8}}}}, 1),
-            "\x56\x48\x03\x04\x01\x24\x00\x00\x00"  // frame
+            "\x56\x48\x04\x04\x01\x24\x00\x00\x00"  // frame
             "\x02\x02"                              // first sequence, records
             "\x01\x08"                              // Define 8
             "\x01w\x00\x07\x01\x01"                 // name, kind, type, operation, flags
@@ -335,6 +359,53 @@ TEST(ValidateRequest, Roots_MustBeRanks) {
   EXPECT_TRUE(ValidateRequest(request, kWorld).ok());
 }
 
+TEST(ValidateRequest, Splits_GiveEveryRowToARank) {
+  const auto refused = [](const std::vector<std::int64_t>& splits, const std::string& text) {
+    ExpectInvalid(
+        [&](Request* r) {
+          r->kind = CollectiveKind::kAlltoall;
+          r->splits = splits;
+        },
+        text);
+  };
+  refused({}, "Number of entries in splits does not equal the number of ranks: 0, not 3");
+  refused({1, 1}, "Number of entries in splits does not equal the number of ranks: 2, not 3");
+  refused({1, 1, 1}, "Sum of splits entries is greater than dimension 0: 3 rows of 2");
+  refused({1, 0, 0}, "Sum of splits entries is less than dimension 0: 1 rows of 2");
+  refused({3, -1, 0}, "splits have -1");
+  refused({kLargest, kLargest, 4}, "more than 2^63-1 rows");
+  ExpectInvalid([](Request* r) { r->splits = {2, 0, 0}; }, "does not equal none: 3, not 0");
+  Request request = MakeRequest();
+  request.kind = CollectiveKind::kAlltoall;
+  request.splits = {0, 2, 0};
+  EXPECT_TRUE(ValidateRequest(request, kWorld).ok());
+  request.shape = {};
+  request.splits.clear();
+  EXPECT_TRUE(ValidateRequest(request, kWorld).ok());
+}
+
+TEST(CompleteSplits, RowsAreDividedEvenlyWhereNothingElseWasSaid) {
+  Request request = MakeRequest();
+  request.shape = {6, 2};
+  EXPECT_TRUE(CompleteSplits(&request, kWorld).ok());
+  EXPECT_TRUE(request.splits.empty());
+  request.kind = CollectiveKind::kAlltoall;
+  EXPECT_TRUE(CompleteSplits(&request, kWorld).ok());
+  EXPECT_EQ(request.splits, (std::vector<std::int64_t>{2, 2, 2}));
+  request.splits = {6, 0, 0};
+  EXPECT_TRUE(CompleteSplits(&request, kWorld).ok());
+  EXPECT_EQ(request.splits, (std::vector<std::int64_t>{6, 0, 0}));
+  request.splits.clear();
+  request.shape = {7, 2};
+  const Status status = CompleteSplits(&request, kWorld);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("dimension 0 (7) is not an even multiple of the number of workers "
+                                  "(3)"),
+            std::string::npos);
+  request.shape = {};
+  EXPECT_TRUE(CompleteSplits(&request, kWorld).ok());
+}
+
 TEST(ValidateRequest, Devices_AreTheCpuOrAGpusNumber) {
   ExpectInvalid([](Request* r) { r->device = -2; }, "device -2");
   Request request = MakeRequest();
@@ -362,6 +433,7 @@ TEST(Request, AnyFieldThatDiffers_MakesThemDifferent) {
   differs([](Request* r) { r->root_rank = 1; });
   differs([](Request* r) { r->device = 0; });
   differs([](Request* r) { r->shape = {3, 2}; });
+  differs([](Request* r) { r->splits = {2}; });
 }
 
 TEST(TensorDefinition, RequestOf_FillsInWhatEachRankHas) {
@@ -375,6 +447,15 @@ TEST(TensorDefinition, RequestOf_FillsInWhatEachRankHas) {
   }
 }
 
+TEST(TensorDefinition, RequestOf_FillsInTheRowsThatEachRankSends) {
+  const TensorDefinition definition = ExchangeDefinition();
+  EXPECT_EQ(definition.RequestOf(0).shape, TensorShape({303, 4}));
+  EXPECT_EQ(definition.RequestOf(1).shape, TensorShape({0, 4}));
+  EXPECT_EQ(definition.RequestOf(2).splits, (std::vector<std::int64_t>{7, 0, 1}));
+  EXPECT_EQ(RowsReceived(definition.splits, 2), (std::vector<std::int64_t>{300, 0, 1}));
+  EXPECT_EQ(definition.bytes(), 303 * 4 * 4);
+}
+
 TEST(TensorDefinition, Bytes_AreOfTheGatheredOutput) {
   EXPECT_EQ(GatherDefinition().bytes(), 1005 * 4 * 4);
   TensorDefinition definition;
@@ -382,6 +463,16 @@ TEST(TensorDefinition, Bytes_AreOfTheGatheredOutput) {
   EXPECT_EQ(definition.bytes(), 0);
   definition.common.shape = {3, 5};
   EXPECT_EQ(definition.bytes(), 3 * 5 * 2);
+}
+
+TEST(ValidateExchangedSizes, RowsOfARank_MustBeRepresentable) {
+  TensorDefinition definition = ExchangeDefinition();
+  EXPECT_TRUE(ValidateExchangedSizes(definition).ok());
+  definition.splits[0][2] = definition.splits[2][2] = kLargest / 16 - 3;
+  EXPECT_EQ(ValidateExchangedSizes(definition).code(), StatusCode::kInvalidArgument);
+  definition = ExchangeDefinition();
+  definition.splits[0] = {kLargest / 32, 1, kLargest / 32 + 1};
+  EXPECT_NE(ValidateExchangedSizes(definition).message().find("'exchanged'"), std::string::npos);
 }
 
 TEST(ValidateGatheredSize, RowsOfAllRanks_MustBeRepresentable) {

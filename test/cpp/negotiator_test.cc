@@ -494,6 +494,15 @@ TEST_F(NegotiatorContradictionTest, RowsOfThisRank_OrTheRoot_AreErrorsThatNameBo
                 "root rank 1");
 }
 
+TEST_F(NegotiatorContradictionTest, SplitsOfThisRank_AreAnErrorThatNamesBothValues) {
+  Request mine = AllgatherRequest("e", {3, 2});
+  mine.kind = CollectiveKind::kAlltoall;
+  mine.splits = {1, 2};
+  Request said = mine;
+  said.splits = {2, 1};
+  ExpectRefused(mine, said, "splits [2, 1]", "splits [1, 2]");
+}
+
 TEST_F(NegotiatorContradictionTest, RowsOfOtherRanks_AreNoneAtAll) {
   const Request mine = AllgatherRequest("g", {7, 2});
   Begin(mine);

@@ -21,6 +21,10 @@ std::vector<Request> Agreeing(CollectiveKind kind) {
       requests[rank].shape.set_dim(0, static_cast<std::int64_t>(rank) + 5);
     }
     if (Info(kind).has_root) requests[rank].root_rank = 1;
+    if (Info(kind).splits_rows) {
+      requests[rank].splits = {1, 0, static_cast<std::int64_t>(rank), 4};
+      requests[rank].shape.set_dim(0, static_cast<std::int64_t>(rank) + 5);
+    }
   }
   return requests;
 }
@@ -91,8 +95,56 @@ TEST(RequestChecks, Factors_MustBeEqualToTheLastBit) {
                  {"rank 2 has prescale 1 and postscale 1.0000000000000002"});
 }
 
+TEST(RequestChecks, Reducescatter_IsCheckedLikeAllreduceAndNeedsRows) {
+  const auto kind = CollectiveKind::kReducescatter;
+  ExpectMismatch(kind, [](Request* r) { r->shape.set_dim(0, 3); },
+                 {"Mismatched REDUCESCATTER tensor shapes", "[2, 3, 4]", "[3, 3, 4]"});
+  ExpectMismatch(kind, [](Request* r) { r->reduce_op = ReduceOp::kMax; },
+                 {"Mismatched reduction operations"});
+  ExpectMismatch(kind, [](Request* r) { r->postscale = 2; },
+                 {"Mismatched prescale and/or postscale factors"});
+  std::vector<Request> scalars = Agreeing(kind);
+  for (Request& request : scalars) request.shape = {};
+  EXPECT_EQ(CheckRequests(scalars).code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(
+      CheckRequests(scalars).message().find("Rank 0 tried to REDUCESCATTER a rank-zero tensor"),
+      std::string::npos);
+}
+
+TEST(RequestChecks, AlltoallRows_MayDifferAndNothingElse) {
+  const auto kind = CollectiveKind::kAlltoall;
+  ExpectMismatch(kind,
+                 [](Request* r) {
+                   r->shape = {};
+                   r->splits.clear();
+                 },
+                 {"Rank 2 tried to ALLTOALL a rank-zero tensor"});
+  ExpectMismatch(kind,
+                 [](Request* r) {
+                   r->shape = {7, 3};
+                 },
+                 {"Mismatched ALLTOALL tensor shapes", "2 as the number of dimensions"});
+  ExpectMismatch(kind,
+                 [](Request* r) {
+                   r->shape = {7, 3, 5};
+                 },
+                 {"Mismatched ALLTOALL tensor shapes, dimension 2", "rank 2 has 5"});
+  ExpectMismatch(kind, [](Request* r) { r->splits = {7}; },
+                 {"Mismatched ALLTOALL splits", "rank 0 has 4 entries", "rank 2 has 1 entries"});
+}
+
+TEST(RequestChecks, AlltoallTooLargeForOneRank_IsRefused) {
+  std::vector<Request> requests = Agreeing(CollectiveKind::kAlltoall);
+  for (Request& request : requests) {
+    request.shape = {kLargest / 8};
+    request.splits = {0, kLargest / 8, 0, 0};
+  }
+  EXPECT_EQ(CheckRequests(requests).code(), StatusCode::kFailedPrecondition);
+}
+
 TEST(RequestChecks, ReduceOperationAndFactors_DoNotMatterElsewhere) {
-  for (const CollectiveKind kind : {CollectiveKind::kAllgather, CollectiveKind::kBroadcast}) {
+  for (const CollectiveKind kind :
+       {CollectiveKind::kAllgather, CollectiveKind::kBroadcast, CollectiveKind::kAlltoall}) {
     std::vector<Request> requests = Agreeing(kind);
     requests[1].reduce_op = ReduceOp::kMin;
     requests[3].postscale = 0.25;
@@ -216,6 +268,7 @@ TEST(Define, EveryRanksRequest_ComesBackOutOfTheDefinition) {
       }
       const TensorDefinition definition = Define(requests);
       EXPECT_EQ(definition.first_dims.size(), info.gathers_rows ? 4u : 0u);
+      EXPECT_EQ(definition.splits.size(), info.splits_rows ? 4u : 0u);
       EXPECT_EQ(definition.devices.size(), gpu ? 4u : 0u);
       for (std::size_t rank = 0; rank < requests.size(); ++rank) {
         EXPECT_EQ(definition.RequestOf(static_cast<int>(rank)), requests[rank]) << info.name;
@@ -228,6 +281,8 @@ TEST(Define, Bytes_AreOfTheInputOrOfTheGatheredOutput) {
   EXPECT_EQ(Define(Agreeing(CollectiveKind::kAllreduce)).bytes(), 2 * 3 * 4 * 4);
   EXPECT_EQ(Define(Agreeing(CollectiveKind::kBroadcast)).bytes(), 2 * 3 * 4 * 4);
   EXPECT_EQ(Define(Agreeing(CollectiveKind::kAllgather)).bytes(), (5 + 6 + 7 + 8) * 3 * 4 * 4);
+  EXPECT_EQ(Define(Agreeing(CollectiveKind::kAlltoall)).bytes(), 8 * 3 * 4 * 4);
+  EXPECT_EQ(Define(Agreeing(CollectiveKind::kReducescatter)).bytes(), 2 * 3 * 4 * 4);
 }
 
 }  // namespace

@@ -206,6 +206,76 @@ TEST(ShmBackend, AllgatherAndBroadcastAroundEveryChunksEnd_MoveEveryByte) {
   }
 }
 
+// Rank r has `each` bytes for every rank, and the last rank one more for rank 0.
+void CheckExchange(ContractRank& rank, int ranks, std::int64_t each) {
+  const auto n = static_cast<std::size_t>(ranks);
+  SplitsOfRanks splits(n, std::vector<std::int64_t>(n, each));
+  ++splits.back()[0];
+  const auto all = [&](int r) { return BytesOf(r, ranks * each + (r == ranks - 1 ? 1 : 0)); };
+  std::vector<unsigned char> expected;
+  for (int r = 0; r < ranks; ++r) {
+    const std::vector<unsigned char> sent = all(r);
+    const std::int64_t more = r == ranks - 1 ? 1 : 0;
+    const auto first = sent.begin() + rank.rank * each + (rank.rank > 0 ? more : 0);
+    expected.insert(expected.end(), first, first + each + (rank.rank == 0 ? more : 0));
+  }
+  std::vector<unsigned char> mine = all(rank.rank);
+  std::vector<unsigned char> output(expected.size(), 0xa5);
+  Batch batch;
+  batch.kind = CollectiveKind::kAlltoall;
+  batch.dtype = DataType::kUInt8;
+  const TensorShape in{static_cast<std::int64_t>(mine.size())};
+  const TensorShape out{static_cast<std::int64_t>(output.size())};
+  batch.tensors.push_back({"exchanged",
+                           {DataType::kUInt8, in, mine.data()},
+                           {DataType::kUInt8, out, output.data()},
+                           {},
+                           splits});
+  rank.RunOk(batch);
+  EXPECT_TRUE(output == expected);
+}
+
+// `rows` bytes, of which the ranks share the sums.
+void CheckShares(ContractRank& rank, int ranks, std::int64_t rows) {
+  std::vector<unsigned char> expected(static_cast<std::size_t>(rows), 0);
+  for (int r = 0; r < ranks; ++r) {
+    const std::vector<unsigned char> one = BytesOf(r, rows);
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      expected[i] = static_cast<unsigned char>(expected[i] + one[i]);
+    }
+  }
+  std::vector<unsigned char> mine = BytesOf(rank.rank, rows);
+  const std::int64_t share = RowsOfShare(rows, rank.rank, ranks);
+  const auto first = expected.begin() + BeginOfShare(rows, rank.rank, ranks);
+  std::vector<unsigned char> output(static_cast<std::size_t>(share), 0xa5);
+  Batch batch;
+  batch.kind = CollectiveKind::kReducescatter;
+  batch.dtype = DataType::kUInt8;
+  batch.tensors.push_back({"shared",
+                           {DataType::kUInt8, {rows}, mine.data()},
+                           {DataType::kUInt8, {share}, output.data()},
+                           {}});
+  rank.RunOk(batch);
+  EXPECT_TRUE(output == std::vector<unsigned char>(first, first + share));
+}
+
+TEST(ShmBackend, AlltoallAndReducescatterAroundEveryChunksEnd_MoveEveryByte) {
+  for (int ranks : {1, 2, 3, 5, 8}) {
+    const std::unique_ptr<ThreadedWorld> world = MakeShmWorld(ranks, kSlotBytes);
+    const std::int64_t place = 4096 / ranks / 64 * 64;
+    world->Run([&](ContractRank& rank) {
+      for (std::int64_t chunks : {1, 2, 3, 4, 5}) {
+        for (std::int64_t each : {chunks * place - 1, chunks * place, chunks * place + 1}) {
+          SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(each) + " bytes each");
+          CheckExchange(rank, ranks, each);
+          CheckShares(rank, ranks, each * ranks);
+          CheckShares(rank, ranks, each * ranks + 1);
+        }
+      }
+    });
+  }
+}
+
 // So large that outputs go past the caches, unless they are the inputs.
 TEST(ShmBackend, ALargeTensor_IsSummedInEveryElement) {
   constexpr std::size_t kElements = (std::size_t{11} << 20) + 3;
@@ -268,11 +338,13 @@ TEST(ShmBackend, EveryKind_NamesItsActivity) {
       batch.kind = kind.kind;
       AddTensors({3}, data.data(), data.data(), &batch);
       batch.tensors[0].first_dims = {3};
+      batch.tensors[0].splits = {{3}};
       rank.RunOk(batch);
     }
   });
   EXPECT_EQ(world->context(0).activities(),
-            (std::vector<std::string>{"SHM_ALLREDUCE", "SHM_ALLGATHER", "SHM_BCAST"}));
+            (std::vector<std::string>{"SHM_ALLREDUCE", "SHM_ALLGATHER", "SHM_BCAST",
+                                      "SHM_ALLTOALL", "SHM_REDUCESCATTER"}));
 }
 
 TEST(ShmBackend, WhatItCannotDo_IsRefusedWithTheReason) {
@@ -283,8 +355,12 @@ TEST(ShmBackend, WhatItCannotDo_IsRefusedWithTheReason) {
   batch.device = kCpuDevice;
   batch.dtype = DataType::kBool;
   EXPECT_EQ(backend->Supports(batch).ToString(), "Unimplemented: bool has no arithmetic");
-  batch.kind = CollectiveKind::kBroadcast;
-  EXPECT_TRUE(backend->Supports(batch).ok());
+  batch.kind = CollectiveKind::kReducescatter;
+  EXPECT_EQ(backend->Supports(batch).ToString(), "Unimplemented: bool has no arithmetic");
+  for (const CollectiveKind kind : {CollectiveKind::kBroadcast, CollectiveKind::kAlltoall}) {
+    batch.kind = kind;
+    EXPECT_TRUE(backend->Supports(batch).ok());
+  }
 }
 
 TEST(ShmBackend, APeerNeverComes_TheOthersReturnTheInterruption) {

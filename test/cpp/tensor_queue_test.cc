@@ -302,6 +302,18 @@ const BadEntry kBadEntries[] = {
      "output of tensor 'bad' has no buffer"},
     {"GatherWithoutContext", [](TensorEntry* e) { e->request.kind = CollectiveKind::kAllgather; },
      "allgather of tensor 'bad' has no context"},
+    {"ReducescatterWithoutContext",
+     [](TensorEntry* e) { e->request.kind = CollectiveKind::kReducescatter; },
+     "reducescatter of tensor 'bad' has no context"},
+    {"SplitsOfTooFewRows",
+     [](TensorEntry* e) {
+       e->request.kind = CollectiveKind::kAlltoall;
+       e->request.splits.assign(kWorldSize, 0);
+     },
+     "'bad': Sum of splits entries is less than dimension 0: 0 rows of 2"},
+    {"RowsThatCannotBeDivided",
+     [](TensorEntry* e) { e->request.kind = CollectiveKind::kAlltoall; },
+     "'bad': dimension 0 (2) is not an even multiple"},
 };
 
 TEST(TensorQueue, EntryThatIsNotValid_RefusesTheWholeGroupAndSaysWhatIsWrong) {

@@ -43,9 +43,13 @@ TEST(CollectiveKind, Table_HasTheFixedNumbersLabelsAndRules) {
   EXPECT_EQ(CollectiveKindFromInt(0), CollectiveKind::kAllreduce);
   EXPECT_EQ(CollectiveKindFromInt(1), CollectiveKind::kAllgather);
   EXPECT_EQ(CollectiveKindFromInt(2), CollectiveKind::kBroadcast);
+  EXPECT_EQ(CollectiveKindFromInt(3), CollectiveKind::kAlltoall);
+  EXPECT_EQ(CollectiveKindFromInt(4), CollectiveKind::kReducescatter);
   EXPECT_EQ(allreduce.name, "allreduce");
   EXPECT_EQ(allgather.name, "allgather");
   EXPECT_EQ(broadcast.name, "broadcast");
+  EXPECT_EQ(Info(CollectiveKind::kAlltoall).name, "alltoall");
+  EXPECT_EQ(Info(CollectiveKind::kReducescatter).name, "reducescatter");
   for (const CollectiveKindInfo& row : CollectiveKinds()) {
     std::string upper;
     for (const char c : row.name) upper += static_cast<char>(c - 'a' + 'A');
@@ -54,6 +58,27 @@ TEST(CollectiveKind, Table_HasTheFixedNumbersLabelsAndRules) {
     EXPECT_EQ(row.fusable, row.kind == CollectiveKind::kAllreduce) << row.name;
     EXPECT_EQ(row.gathers_rows, row.kind == CollectiveKind::kAllgather) << row.name;
     EXPECT_EQ(row.has_root, row.kind == CollectiveKind::kBroadcast) << row.name;
+    EXPECT_EQ(row.splits_rows, row.kind == CollectiveKind::kAlltoall) << row.name;
+    EXPECT_EQ(row.reduces, row.kind == CollectiveKind::kAllreduce ||
+                               row.kind == CollectiveKind::kReducescatter)
+        << row.name;
+    EXPECT_EQ(row.changes_rows,
+              row.rows_differ() || row.kind == CollectiveKind::kReducescatter)
+        << row.name;
+  }
+}
+
+TEST(Shares, Rows_AreAllOfThemAndTheFirstRanksHaveOneMore) {
+  for (int ranks = 1; ranks <= 7; ++ranks) {
+    for (std::int64_t rows = 0; rows <= 20; ++rows) {
+      std::int64_t begin = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(BeginOfShare(rows, rank, ranks), begin);
+        EXPECT_EQ(RowsOfShare(rows, rank, ranks), rows / ranks + (rank < rows % ranks ? 1 : 0));
+        begin += RowsOfShare(rows, rank, ranks);
+      }
+      EXPECT_EQ(begin, rows);
+    }
   }
 }
 

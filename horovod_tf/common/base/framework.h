@@ -4,6 +4,8 @@
 #define HOROVOD_TF_COMMON_BASE_FRAMEWORK_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/base/types.h"
@@ -22,11 +24,16 @@ struct TensorView {
   }
 };
 
-// Allocates outputs whose size is known only after negotiation (allgather). Called on the
-// background thread, at most once per tensor.
+// Allocates outputs whose size is known only after negotiation, of kinds whose output has other rows
+// than the input. Called on the background thread, each function at most once per tensor.
 class OpContext {
  public:
   virtual ~OpContext() = default;
+  // Kinds that split rows: how many rows of the output come from each rank. Before AllocateOutput.
+  virtual Status TakeReceivedRows(const std::vector<std::int64_t>& rows) {
+    (void)rows;
+    return Status::Ok();
+  }
   // Fills `output` with a buffer of this shape and of the input's type.
   virtual Status AllocateOutput(const TensorShape& shape, TensorView* output) = 0;
 };

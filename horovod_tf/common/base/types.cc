@@ -1,5 +1,6 @@
 #include "horovod_tf/common/base/types.h"
 
+#include <algorithm>
 #include <array>
 
 #include "horovod_tf/common/base/check.h"
@@ -51,11 +52,20 @@ std::optional<DataType> DataTypeFromInt(std::uint64_t value) {
 Table<CollectiveKindInfo> CollectiveKinds() {
   static constexpr CollectiveKindInfo kRows[] = {
       {CollectiveKind::kAllreduce, "allreduce", "ALLREDUCE", "NEGOTIATE_ALLREDUCE",
-       /*fusable=*/true, /*gathers_rows=*/false, /*has_root=*/false},
+       /*fusable=*/true, /*gathers_rows=*/false, /*has_root=*/false, /*reduces=*/true,
+       /*splits_rows=*/false, /*changes_rows=*/false},
       {CollectiveKind::kAllgather, "allgather", "ALLGATHER", "NEGOTIATE_ALLGATHER",
-       /*fusable=*/false, /*gathers_rows=*/true, /*has_root=*/false},
+       /*fusable=*/false, /*gathers_rows=*/true, /*has_root=*/false, /*reduces=*/false,
+       /*splits_rows=*/false, /*changes_rows=*/true},
       {CollectiveKind::kBroadcast, "broadcast", "BROADCAST", "NEGOTIATE_BROADCAST",
-       /*fusable=*/false, /*gathers_rows=*/false, /*has_root=*/true},
+       /*fusable=*/false, /*gathers_rows=*/false, /*has_root=*/true, /*reduces=*/false,
+       /*splits_rows=*/false, /*changes_rows=*/false},
+      {CollectiveKind::kAlltoall, "alltoall", "ALLTOALL", "NEGOTIATE_ALLTOALL",
+       /*fusable=*/false, /*gathers_rows=*/false, /*has_root=*/false, /*reduces=*/false,
+       /*splits_rows=*/true, /*changes_rows=*/true},
+      {CollectiveKind::kReducescatter, "reducescatter", "REDUCESCATTER", "NEGOTIATE_REDUCESCATTER",
+       /*fusable=*/false, /*gathers_rows=*/false, /*has_root=*/false, /*reduces=*/true,
+       /*splits_rows=*/false, /*changes_rows=*/true},
   };
   return Table(kRows);
 }
@@ -125,6 +135,14 @@ std::string TensorShape::ToString() const {
     text += std::to_string(dim(i));
   }
   return text + "]";
+}
+
+std::int64_t RowsOfShare(std::int64_t rows, int rank, int ranks) {
+  return rows / ranks + (rank < rows % ranks ? 1 : 0);
+}
+
+std::int64_t BeginOfShare(std::int64_t rows, int rank, int ranks) {
+  return rows / ranks * rank + std::min<std::int64_t>(rank, rows % ranks);
 }
 
 std::string DeviceName(int device) {

@@ -48,6 +48,8 @@ enum class CollectiveKind : std::uint8_t {
   kAllreduce = 0,
   kAllgather = 1,
   kBroadcast = 2,
+  kAlltoall = 3,
+  kReducescatter = 4,
 };
 
 struct CollectiveKindInfo {
@@ -56,8 +58,14 @@ struct CollectiveKindInfo {
   std::string_view label;            // "ALLREDUCE", as in error texts and in the timeline
   std::string_view negotiate_label;  // "NEGOTIATE_ALLREDUCE"
   bool fusable;                      // several ready tensors may become one operation
-  bool gathers_rows;                 // dimension 0 may differ between ranks
+  bool gathers_rows;                 // dimension 0 may differ between ranks; the output has all of it
   bool has_root;
+  bool reduces;       // has a reduce operation and factors
+  bool splits_rows;   // dimension 0 may differ; it is divided into what each rank gets
+  bool changes_rows;  // dimension 0 of the output is another: no scalars, and it is allocated late
+
+  // Whether dimension 0 may differ between ranks.
+  bool rows_differ() const { return gathers_rows || splits_rows; }
 };
 
 Table<CollectiveKindInfo> CollectiveKinds();
@@ -144,6 +152,11 @@ class TensorShape {
   std::array<std::int64_t, kInlineRank> few_{};
   std::vector<std::int64_t> many_;  // if rank_ > kInlineRank: all of them
 };
+
+// Of `rows` rows that ranks share evenly, the first ranks with one more: how many `rank` has, and
+// where they begin.
+std::int64_t RowsOfShare(std::int64_t rows, int rank, int ranks);
+std::int64_t BeginOfShare(std::int64_t rows, int rank, int ranks);
 
 // "CPU" or "GPU 3".
 std::string DeviceName(int device);

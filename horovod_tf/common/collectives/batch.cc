@@ -4,10 +4,19 @@
 
 namespace horovod_tf {
 
+std::size_t BatchTensor::row_bytes() const {
+  return static_cast<std::size_t>(input.shape.row_elements()) * Info(input.dtype).size;
+}
+
 std::size_t Batch::input_bytes() const {
   std::size_t bytes = 0;
   for (const BatchTensor& tensor : tensors) bytes += tensor.input.bytes();
   return bytes;
+}
+
+Status Batch::CheckArithmetic() const {
+  if (!Info(kind).reduces || Info(dtype).reducible) return Status::Ok();
+  return Status::Unimplemented(std::string(Info(dtype).name) + " has no arithmetic");
 }
 
 Reduction Batch::reduction(int ranks) const {

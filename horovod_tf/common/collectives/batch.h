@@ -20,6 +20,10 @@ struct BatchTensor {
   TensorView output;  // allocated before any backend runs
   // Kinds that gather rows: dimension 0 on each rank; else empty.
   std::vector<std::int64_t> first_dims;
+  SplitsOfRanks splits{};  // kinds that split rows; else empty
+
+  // Of one row of the input. REQUIRES: it is not a scalar.
+  std::size_t row_bytes() const;
 };
 
 // Everything here is the same on every rank, but for the buffers and `device`.
@@ -34,6 +38,8 @@ struct Batch {
   std::vector<BatchTensor> tensors;  // more than one only if the kind is fusable
 
   std::size_t input_bytes() const;  // of all tensors
+  // Kinds that reduce: OK, or Unimplemented if the arithmetic is not there.
+  Status CheckArithmetic() const;
   // The arithmetic of a reduction over `ranks` ranks.
   Reduction reduction(int ranks) const;
 };

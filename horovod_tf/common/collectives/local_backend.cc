@@ -23,7 +23,7 @@ std::string Describe(const Batch& batch) {
   constexpr std::size_t kMostTensors = 3;
   const CollectiveKindInfo& kind = Info(batch.kind);
   std::string text(kind.name);
-  if (!kind.has_root && !kind.gathers_rows) text += " " + std::string(Info(batch.reduce_op).name);
+  if (kind.reduces) text += " " + std::string(Info(batch.reduce_op).name);
   if (kind.has_root) text += " from rank " + std::to_string(batch.root_rank);
   text += " of " + std::to_string(batch.tensors.size()) + " " +
           std::string(Info(batch.dtype).name) +
@@ -37,9 +37,9 @@ std::string Describe(const Batch& batch) {
 }
 
 bool SameTensor(const CollectiveKindInfo& kind, const BatchTensor& a, const BatchTensor& b) {
-  if (a.name != b.name || a.first_dims != b.first_dims) return false;
-  if (!kind.gathers_rows) return a.input.shape == b.input.shape;
-  // Rows differ between ranks, and first_dims, the same everywhere, says how many there are.
+  if (a.name != b.name || a.first_dims != b.first_dims || a.splits != b.splits) return false;
+  if (!kind.rows_differ()) return a.input.shape == b.input.shape;
+  // Rows differ between ranks; first_dims or splits, the same everywhere, say how many there are.
   TensorShape a_shape = a.input.shape;
   TensorShape b_shape = b.input.shape;
   if (a_shape.rank() == 0 || b_shape.rank() == 0) return false;
@@ -209,6 +209,9 @@ class LocalBackend final : public CollectiveBackend {
                           std::size_t begin, std::size_t end);
   void Gather(const Batches& batches) const;
   void Broadcast(const Batches& batches) const;
+  // What every rank has for this one.
+  void TakeRows(const Batches& batches) const;
+  void ReduceRows(const Batches& batches) const;
 
   const int rank_;
   const std::shared_ptr<LocalMeeting> meeting_;
@@ -218,10 +221,7 @@ Status LocalBackend::Supports(const Batch& batch) const {
   if (batch.device != kCpuDevice) {
     return Status::Unimplemented("moves tensors on CPU only");
   }
-  if (batch.kind == CollectiveKind::kAllreduce && !Info(batch.dtype).reducible) {
-    return Status::Unimplemented(std::string(Info(batch.dtype).name) + " has no arithmetic");
-  }
-  return Status::Ok();
+  return batch.CheckArithmetic();
 }
 
 Status LocalBackend::Run(Batch& batch, RunContext& context) {
@@ -234,6 +234,12 @@ Status LocalBackend::Run(Batch& batch, RunContext& context) {
       break;
     case CollectiveKind::kBroadcast:
       context.Activity("LOCAL_BCAST");
+      break;
+    case CollectiveKind::kAlltoall:
+      context.Activity("LOCAL_ALLTOALL");
+      break;
+    case CollectiveKind::kReducescatter:
+      context.Activity("LOCAL_REDUCESCATTER");
       break;
   }
   if (meeting_->size() == 1) {
@@ -254,6 +260,10 @@ void LocalBackend::RunPart(const Batches& batches) const {
       return Gather(batches);
     case CollectiveKind::kBroadcast:
       return Broadcast(batches);
+    case CollectiveKind::kAlltoall:
+      return TakeRows(batches);
+    case CollectiveKind::kReducescatter:
+      return ReduceRows(batches);
   }
 }
 
@@ -320,6 +330,41 @@ void LocalBackend::Broadcast(const Batches& batches) const {
     HVD_CHECK(output.bytes() == input.bytes(), "an output of another size");
     CopyBytes(output.data, input.data, input.bytes());
   }
+}
+
+void LocalBackend::TakeRows(const Batches& batches) const {
+  const BatchTensor& mine = batches[rank()]->tensors.front();
+  const std::size_t row = mine.row_bytes();
+  std::size_t to = 0;
+  for (std::size_t peer = 0; peer < batches.size(); ++peer) {
+    const std::vector<std::int64_t>& sent = mine.splits[peer];
+    const auto own = sent.begin() + rank_;
+    const auto rows_before =
+        static_cast<std::size_t>(std::accumulate(sent.begin(), own, std::int64_t{0}));
+    const std::size_t bytes = static_cast<std::size_t>(*own) * row;
+    HVD_CHECK(to + bytes <= mine.output.bytes(), "an output without room for all rows");
+    if (bytes > 0) {
+      CopyBytes(At(mine.output, to), At(batches[peer]->tensors.front().input, rows_before * row),
+                bytes);
+    }
+    to += bytes;
+  }
+  HVD_CHECK(to == mine.output.bytes(), "an output with room for rows that nobody has");
+}
+
+void LocalBackend::ReduceRows(const Batches& batches) const {
+  const BatchTensor& mine = batches[rank()]->tensors.front();
+  const std::int64_t rows = mine.input.shape.dim(0);
+  const auto first = static_cast<std::size_t>(BeginOfShare(rows, rank_, meeting_->size()));
+  const auto count = static_cast<std::size_t>(RowsOfShare(rows, rank_, meeting_->size()));
+  HVD_CHECK(mine.output.bytes() == count * mine.row_bytes(), "an output of another size");
+  if (mine.output.bytes() == 0) return;
+  std::vector<const void*> inputs;
+  for (const Batch* batch : batches) {
+    inputs.push_back(At(batch->tensors.front().input, first * mine.row_bytes()));
+  }
+  Reduce(batches[rank()]->reduction(meeting_->size()), inputs,
+         static_cast<std::size_t>(mine.output.shape.elements()), mine.output.data);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "horovod_tf/common/collectives/batch_row.h"
 #include "horovod_tf/common/collectives/cpu_hints.h"
 #include "horovod_tf/common/collectives/host_reduce.h"
+#include "horovod_tf/common/collectives/shm_blocks.h"
 
 namespace horovod_tf {
 namespace {
@@ -202,10 +203,7 @@ class ShmBackend final : public CollectiveBackend {
 
 Status ShmBackend::Supports(const Batch& batch) const {
   if (batch.device != kCpuDevice) return Status::Unimplemented("it moves host memory only");
-  if (batch.kind == CollectiveKind::kAllreduce && !Info(batch.dtype).reducible) {
-    return Status::Unimplemented(std::string(Info(batch.dtype).name) + " has no arithmetic");
-  }
-  return Status::Ok();
+  return batch.CheckArithmetic();
 }
 
 Status ShmBackend::Run(Batch& batch, RunContext& context) {
@@ -220,6 +218,13 @@ Status ShmBackend::Run(Batch& batch, RunContext& context) {
     case CollectiveKind::kBroadcast:
       context.Activity("SHM_BCAST");
       return Broadcast(batch.tensors.front(), batch.root_rank, context);
+    case CollectiveKind::kAlltoall:
+      context.Activity("SHM_ALLTOALL");
+      return ShmAlltoall(batch.tensors.front(), meeting_, &next_chunk_, context);
+    case CollectiveKind::kReducescatter:
+      context.Activity("SHM_REDUCESCATTER");
+      return ShmReducescatter(batch.tensors.front(), batch.reduction(meeting_.size()), meeting_,
+                              &next_chunk_, context);
   }
   return Status::Internal("a kind of collective that the shared-memory backend does not know");
 }

@@ -48,8 +48,8 @@ class MpiBackend final : public CollectiveBackend {
   std::string_view name() const override { return "mpi"; }
   int score() const override { return 10; }
   Status Supports(const Batch& batch) const override {
-    if (batch.device == kCpuDevice) return Status::Ok();
-    return Status::Unimplemented("it moves host memory only");
+    if (batch.device != kCpuDevice) return Status::Unimplemented("it moves host memory only");
+    return batch.CheckArithmetic();
   }
   Status Run(Batch& batch, RunContext& context) override;
 
@@ -63,6 +63,8 @@ class MpiBackend final : public CollectiveBackend {
                      void* output, RunContext& context);
   Status Allgather(const BatchTensor& tensor, RunContext& context);
   Status Broadcast(const BatchTensor& tensor, int root, RunContext& context);
+  Status Alltoall(const BatchTensor& tensor, RunContext& context);
+  Status Reducescatter(const Reduction& reduction, const BatchTensor& tensor, RunContext& context);
   char* Received(std::size_t bytes) {
     if (received_.size() < bytes) received_.resize(bytes);
     return received_.data();
@@ -86,6 +88,12 @@ Status MpiBackend::Run(Batch& batch, RunContext& context) {
     case CollectiveKind::kBroadcast:
       context.Activity("MPI_BCAST");
       return Broadcast(batch.tensors.front(), batch.root_rank, context);
+    case CollectiveKind::kAlltoall:
+      context.Activity("MPI_ALLTOALL");
+      return Alltoall(batch.tensors.front(), context);
+    case CollectiveKind::kReducescatter:
+      context.Activity("MPI_REDUCESCATTER");
+      return Reducescatter(batch.reduction(world_->size()), batch.tensors.front(), context);
   }
   return Status::Internal("a kind of collective that the MPI backend does not know");
 }
@@ -277,6 +285,72 @@ Status MpiBackend::ScatterAndGather(void* buffer, std::size_t bytes, int root,
     }
   }
   return gather.Finish();
+}
+
+Status MpiBackend::Alltoall(const BatchTensor& tensor, RunContext& context) {
+  const std::size_t row = tensor.row_bytes();
+  const auto self = static_cast<std::size_t>(world_->rank());
+  Exchange exchange(world_->data(), context, longest_);
+  std::size_t from = 0;
+  std::size_t to = 0;
+  for (int peer = 0; peer < world_->size(); ++peer) {
+    const auto other = static_cast<std::size_t>(peer);
+    const std::size_t sent = row * static_cast<std::size_t>(tensor.splits[self][other]);
+    const std::size_t received = row * static_cast<std::size_t>(tensor.splits[other][self]);
+    if (peer != world_->rank()) {
+      HVD_RETURN_IF_ERROR(exchange.Receive(peer, At(tensor.output.data, to), received));
+      HVD_RETURN_IF_ERROR(exchange.Send(peer, At(tensor.input.data, from), sent));
+    } else if (sent > 0) {
+      std::memcpy(At(tensor.output.data, to), At(tensor.input.data, from), sent);
+    }
+    from += sent;
+    to += received;
+  }
+  return exchange.Finish();
+}
+
+// The first half of ReduceParts, whose parts are whole rows here: in segments, which bound the
+// memory for what peers send.
+Status MpiBackend::Reducescatter(const Reduction& reduction, const BatchTensor& tensor,
+                                 RunContext& context) {
+  const int size = world_->size();
+  const int self = world_->rank();
+  const std::size_t item = Info(reduction.dtype).size;
+  const auto row = static_cast<std::size_t>(tensor.input.shape.row_elements());
+  const auto part_of = [&](int rank) {
+    const std::int64_t rows = tensor.input.shape.dim(0);
+    return Part{static_cast<std::size_t>(BeginOfShare(rows, rank, size)) * row,
+                static_cast<std::size_t>(BeginOfShare(rows, rank + 1, size)) * row};
+  };
+  const std::size_t longest = part_of(0).end;  // part 0 is never shorter than others
+  if (longest == 0) return Status::Ok();
+  const std::size_t segment = std::min(longest, SegmentBytes(size) / item);
+  char* const received = Received(segment * item * static_cast<std::size_t>(size));
+  for (std::size_t done = 0; done < longest; done += segment) {
+    const auto piece_of = [&](int rank) {
+      const Part part = part_of(rank);
+      return Part{std::min(part.begin + done, part.end),
+                  std::min(part.begin + done + segment, part.end)};
+    };
+    const Part mine = piece_of(self);
+    std::vector<const void*> inputs(static_cast<std::size_t>(size));
+    Exchange exchange(world_->data(), context, longest_);
+    for (int peer = 0; peer < size; ++peer) {
+      char* const slot = received + segment * item * static_cast<std::size_t>(peer);
+      inputs[static_cast<std::size_t>(peer)] =
+          peer == self ? At(std::as_const(tensor.input.data), mine.begin * item) : slot;
+      if (peer == self) continue;
+      const Part theirs = piece_of(peer);
+      HVD_RETURN_IF_ERROR(exchange.Receive(peer, slot, (mine.end - mine.begin) * item));
+      HVD_RETURN_IF_ERROR(exchange.Send(peer, At(tensor.input.data, theirs.begin * item),
+                                        (theirs.end - theirs.begin) * item));
+    }
+    HVD_RETURN_IF_ERROR(exchange.Finish());
+    if (mine.end > mine.begin) {
+      Reduce(reduction, inputs, mine.end - mine.begin, At(tensor.output.data, done * item));
+    }
+  }
+  return Status::Ok();
 }
 
 }  // namespace

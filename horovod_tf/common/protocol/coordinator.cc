@@ -33,7 +33,7 @@ Status Agree(const NamedRound& round, TensorDefinition* definition) {
   const Request& first = round.first;
   // Where nothing is kept by rank, one of many equal requests says as much as all of them.
   const bool one_is_enough =
-      round.differing.empty() && !Info(first.kind).gathers_rows && first.device == kCpuDevice;
+      round.differing.empty() && !Info(first.kind).rows_differ() && first.device == kCpuDevice;
   const std::vector<Request> requests =
       one_is_enough ? std::vector<Request>{first} : round.Requests();
   HVD_RETURN_IF_ERROR(CheckRequests(requests));

@@ -21,7 +21,7 @@
 namespace horovod_tf {
 
 inline constexpr std::uint16_t kWireMagic = 0x4856;
-inline constexpr std::uint8_t kWireVersion = 3;
+inline constexpr std::uint8_t kWireVersion = 4;
 // Set 0 is all ranks. Others have a coordinator of their own and share nothing but the transport.
 inline constexpr std::uint32_t kGlobalProcessSet = 0;
 
@@ -39,22 +39,29 @@ struct Request {
   int root_rank = 0;        // broadcast only
   int device = kCpuDevice;  // kCpuDevice or a GPU's number
   TensorShape shape;
+  // Kinds that split rows only: how many of dimension 0 are for each rank. None of a scalar.
+  std::vector<std::int64_t> splits{};
 };
 bool operator==(const Request& a, const Request& b);
 inline bool operator!=(const Request& a, const Request& b) { return !(a == b); }
 
+// The splits of all ranks, in their order.
+using SplitsOfRanks = std::vector<std::vector<std::int64_t>>;
+// How many rows `rank` gets from each rank. REQUIRES: every rank's splits are complete.
+std::vector<std::int64_t> RowsReceived(const SplitsOfRanks& splits, int rank);
+
 // What all ranks agreed on for one tensor: the request, and what may differ from rank to rank. For
-// ranks to compare with, `common.shape`'s dimension 0 is meaningless when the kind gathers rows and
-// `common.device` is meaningless always: both live in the vectors.
+// ranks to compare with, `common.shape`'s dimension 0 is meaningless when rows may differ, as
+// `common.splits` is, and `common.device` is meaningless always: they live in the vectors.
 struct TensorDefinition {
   Request common;
   std::vector<std::int64_t> first_dims;  // one per rank if the kind gathers rows, else empty
   std::vector<int> devices;              // one per rank; empty: all on the CPU
+  SplitsOfRanks splits{};                // if the kind splits rows, else empty
 
   // The request that `rank` made.
   Request RequestOf(int rank) const;
-  // Bytes of the (largest) buffer to move: of the input for reductions and broadcast, of the output
-  // for a gather.
+  // Bytes of the (largest) buffer to move: of the output for a gather, else of the input.
   std::int64_t bytes() const;
 };
 
@@ -162,13 +169,21 @@ Status DecodeMessage(std::string_view bytes, const DecodeLimits& limits, Message
                      std::uint32_t* process_set);
 
 // What a rank may submit: name not empty nor too long, shape representable, type known to the kind,
-// root a rank, factors finite. InvalidArgument names the tensor. Decoders apply it to peers'
-// requests too.
+// root a rank, factors finite, splits complete. InvalidArgument names the tensor. Decoders apply it
+// to peers' requests too.
 Status ValidateRequest(const Request& request, int world_size);
+
+// Splits of a kind that splits rows, if none were given: dimension 0 divided evenly. InvalidArgument
+// if it cannot be.
+Status CompleteSplits(Request* request, int world_size);
 
 // Whether the rows of all ranks together are representable; InvalidArgument names the tensor.
 // REQUIRES: `common` is valid, gathers rows and is not a scalar; first_dims >= 0.
 Status ValidateGatheredSize(const Request& common, const std::vector<std::int64_t>& first_dims);
+
+// Whether what each rank sends and what it gets is representable; InvalidArgument names the tensor.
+// REQUIRES: the definition's kind splits rows; its splits are complete and >= 0.
+Status ValidateExchangedSizes(const TensorDefinition& definition);
 
 }  // namespace horovod_tf
 

@@ -28,6 +28,12 @@ inline bool HasFactors(const Request& request) {
   return request.prescale != 1.0 || request.postscale != 1.0;
 }
 
+// Whether a request of this kind has splits; not of a number that no table knows.
+inline bool SplitsRows(CollectiveKind kind) {
+  const auto known = CollectiveKindFromInt(static_cast<std::uint64_t>(kind));
+  return known.has_value() && Info(*known).splits_rows;
+}
+
 }  // namespace horovod_tf
 
 #endif  // HOROVOD_TF_COMMON_PROTOCOL_MESSAGE_CODEC_H_

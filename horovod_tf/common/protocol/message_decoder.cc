@@ -83,6 +83,7 @@ class Decoder {
     const std::size_t count = reader_.Count(kMinRequestBytes);
     for (std::size_t i = 0; i < count && reader_.ok(); ++i) {
       announce->requests.push_back(ReadRequest());
+      CheckRequest(announce->requests.back());
     }
     Field("withdrawn");
     if ((flags & kWithdraws) != 0) announce->withdrawn = ReadWithdrawals();
@@ -266,18 +267,35 @@ class Decoder {
     request.root_rank = ReadInt();
     request.shape = TensorShape::OfRank(reader_.Count(1));
     for (std::size_t i = 0; i < request.shape.rank(); ++i) request.shape.set_dim(i, ReadDim());
-    if (reader_.ok()) {
-      const Status status = ValidateRequest(request, static_cast<int>(world_size_));
-      if (!status.ok()) reader_.Fail(status.message());
-    }
+    if (SplitsRows(request.kind)) request.splits = ReadDims();
     return request;
+  }
+
+  std::vector<std::int64_t> ReadDims() {
+    std::vector<std::int64_t> dims(reader_.Count(1));
+    for (std::int64_t& dim : dims) dim = ReadDim();
+    return dims;
+  }
+
+  void CheckRequest(const Request& request) {
+    if (!reader_.ok()) return;
+    const Status status = ValidateRequest(request, static_cast<int>(world_size_));
+    if (!status.ok()) reader_.Fail(status.message());
+  }
+
+  // What all ranks have in common, as if it were the request of one that has no rows.
+  void CheckCommon(Request common) {
+    if (!common.splits.empty()) reader_.Fail("splits in what ranks have in common");
+    const bool splits = SplitsRows(common.kind) && common.shape.rank() > 0;
+    if (splits && common.shape.dim(0) == 0) common.splits.resize(world_size_);
+    CheckRequest(common);
   }
 
   TensorDefinition ReadDefinition() {
     TensorDefinition definition;
     definition.common = ReadRequest();
-    definition.first_dims.resize(reader_.Count(1));
-    for (std::int64_t& dim : definition.first_dims) dim = ReadDim();
+    CheckCommon(definition.common);
+    definition.first_dims = ReadDims();
     const std::size_t device_count = reader_.Count(1);
     for (std::size_t i = 0; i < device_count && reader_.ok(); ++i) {
       const std::uint64_t device = reader_.Varint();
@@ -286,8 +304,23 @@ class Decoder {
       }
       definition.devices.push_back(static_cast<int>(device));
     }
+    if (SplitsRows(definition.common.kind)) definition.splits = ReadSplits();
     if (reader_.ok()) CheckDefinition(definition);
     return definition;
+  }
+
+  // A list for each rank, as long as there are ranks.
+  SplitsOfRanks ReadSplits() {
+    const std::vector<std::int64_t> all = ReadDims();
+    CheckSize(all.size(), world_size_ * world_size_);
+    SplitsOfRanks splits;
+    if (!reader_.ok()) return splits;
+    for (auto first = all.begin(); first != all.end();) {
+      const auto end = first + static_cast<std::ptrdiff_t>(world_size_);
+      splits.emplace_back(first, end);
+      first = end;
+    }
+    return splits;
   }
 
   void CheckDefinition(const TensorDefinition& definition) {
@@ -295,16 +328,17 @@ class Decoder {
       reader_.Fail("a definition whose device is not among its devices");
     }
     if (!definition.devices.empty()) CheckSize(definition.devices.size(), world_size_);
-    if (!Info(definition.common.kind).gathers_rows) {
-      CheckSize(definition.first_dims.size(), 0);
-      return;
-    }
-    CheckSize(definition.first_dims.size(), world_size_);
+    const CollectiveKindInfo& kind = Info(definition.common.kind);
+    CheckSize(definition.first_dims.size(), kind.gathers_rows ? world_size_ : 0);
+    if (!kind.rows_differ() || !reader_.ok()) return;
     if (definition.common.shape.rank() == 0 || definition.common.shape.dim(0) != 0) {
-      reader_.Fail("a definition that gathers rows and whose dimension 0 is not 0");
+      reader_.Fail("a definition that " + std::string(kind.splits_rows ? "splits" : "gathers") +
+                   " rows and whose dimension 0 is not 0");
       return;
     }
-    const Status status = ValidateGatheredSize(definition.common, definition.first_dims);
+    const Status status = kind.splits_rows
+                              ? ValidateExchangedSizes(definition)
+                              : ValidateGatheredSize(definition.common, definition.first_dims);
     if (!status.ok()) reader_.Fail(status.message());
   }
 

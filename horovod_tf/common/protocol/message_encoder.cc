@@ -113,19 +113,33 @@ class Encoder {
     if (device) writer_.SignedVarint(request.device);
     writer_.SignedVarint(request.root_rank);
     writer_.Varint(request.shape.rank());
-    for (std::int64_t dim : request.shape) writer_.Varint(static_cast<std::uint64_t>(dim));
+    WriteDims(request.shape);
+    if (!SplitsRows(request.kind)) return;
+    writer_.Varint(request.splits.size());
+    WriteDims(request.splits);
+  }
+
+  template <typename Dims>
+  void WriteDims(const Dims& dims) {
+    for (std::int64_t dim : dims) writer_.Varint(static_cast<std::uint64_t>(dim));
   }
 
   void Write(const TensorDefinition& definition) {
     // What means nothing in a definition is not told.
     Request common = definition.common;
     common.device = kCpuDevice;
-    if (Info(common.kind).gathers_rows && common.shape.rank() > 0) common.shape.set_dim(0, 0);
+    common.splits.clear();
+    if (Info(common.kind).rows_differ() && common.shape.rank() > 0) common.shape.set_dim(0, 0);
     Write(common);
     writer_.Varint(definition.first_dims.size());
-    for (std::int64_t dim : definition.first_dims) writer_.Varint(static_cast<std::uint64_t>(dim));
+    WriteDims(definition.first_dims);
     writer_.Varint(definition.devices.size());
     for (int device : definition.devices) writer_.Varint(static_cast<std::uint64_t>(device));
+    if (!SplitsRows(common.kind)) return;
+    std::size_t count = 0;
+    for (const std::vector<std::int64_t>& sent : definition.splits) count += sent.size();
+    writer_.Varint(count);
+    for (const std::vector<std::int64_t>& sent : definition.splits) WriteDims(sent);
   }
 
   WireWriter& writer_;

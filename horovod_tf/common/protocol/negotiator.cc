@@ -13,7 +13,7 @@ namespace {
 // Fields that mean nothing to the kind must not make requests differ.
 Request Normal(Request request) {
   if (!Info(request.kind).has_root) request.root_rank = 0;
-  if (request.kind == CollectiveKind::kAllreduce) return request;
+  if (Info(request.kind).reduces) return request;
   request.reduce_op = ReduceOp::kSum;
   request.prescale = 1.0;
   request.postscale = 1.0;
@@ -22,7 +22,7 @@ Request Normal(Request request) {
 
 bool IsNormal(const Request& request) {
   if (!Info(request.kind).has_root && request.root_rank != 0) return false;
-  return request.kind == CollectiveKind::kAllreduce ||
+  return Info(request.kind).reduces ||
          (request.reduce_op == ReduceOp::kSum && request.prescale == 1.0 &&
           request.postscale == 1.0);
 }

@@ -21,10 +21,13 @@ struct Check {
 std::string Label(const Request& request) { return std::string(Info(request.kind).label); }
 
 bool Always(const Request&) { return true; }
-bool Reduces(const Request& request) { return request.kind == CollectiveKind::kAllreduce; }
+bool Reduces(const Request& request) { return Info(request.kind).reduces; }
 bool Gathers(const Request& request) { return Info(request.kind).gathers_rows; }
+bool Splits(const Request& request) { return Info(request.kind).splits_rows; }
+bool ChangesRows(const Request& request) { return Info(request.kind).changes_rows; }
+bool RowsDiffer(const Request& request) { return Info(request.kind).rows_differ(); }
 bool HasRoot(const Request& request) { return Info(request.kind).has_root; }
-bool WantsEqualShapes(const Request& request) { return !Gathers(request); }
+bool WantsEqualShapes(const Request& request) { return !RowsDiffer(request); }
 
 // "what: rank 0 has 1 for tensor 'x', but rank 3 has 2."
 std::string Differ(const std::string& what, const Request& first, const std::string& first_value,
@@ -111,6 +114,16 @@ std::string RowsText(const Request& a, const Request& b, int rank) {
                 size(a), rank, size(b));
 }
 
+bool SameSplitsCount(const Request& a, const Request& b) {
+  return a.splits.size() == b.splits.size();
+}
+std::string SplitsCountText(const Request& a, const Request& b, int rank) {
+  const auto count = [](const Request& request) {
+    return std::to_string(request.splits.size()) + " entries";
+  };
+  return Differ("Mismatched " + Label(a) + " splits", a, count(a), rank, count(b));
+}
+
 bool SameRoot(const Request& a, const Request& b) { return a.root_rank == b.root_rank; }
 std::string RootText(const Request& a, const Request& b, int rank) {
   return Differ("Mismatched " + Label(a) + " root ranks", a,
@@ -126,15 +139,16 @@ std::string DeviceText(const Request& a, const Request& b, int rank) {
                 rank, DeviceName(b.device));
 }
 
-constexpr std::array<Check, 10> kChecks = {{
+constexpr std::array<Check, 11> kChecks = {{
     {Always, SameDataType, DataTypeText},
     {Always, SameKind, KindText},
     {WantsEqualShapes, SameShape, ShapeText},
     {Reduces, SameReduceOp, ReduceOpText},
     {Reduces, SameFactors, FactorsText},
-    {Gathers, NotScalar, ScalarText},
-    {Gathers, SameDimensionCount, DimensionCountText},
-    {Gathers, SameRows, RowsText},
+    {ChangesRows, NotScalar, ScalarText},
+    {RowsDiffer, SameDimensionCount, DimensionCountText},
+    {RowsDiffer, SameRows, RowsText},
+    {Splits, SameSplitsCount, SplitsCountText},
     {HasRoot, SameRoot, RootText},
     {Always, SameDeviceType, DeviceText},
 }};
@@ -159,16 +173,18 @@ Status CheckRequests(const std::vector<Request>& requests) {
     return Status::FailedPrecondition(
         check.text(first, *found, static_cast<int>(found - requests.begin())));
   }
-  if (!Gathers(first)) return Status::Ok();
-  // Each rank's rows are representable; all of them together need not be.
-  const Status status = ValidateGatheredSize(first, FirstDims(requests));
+  // Each rank's rows are representable; those of all ranks together need not be.
+  Status status;
+  if (Gathers(first)) status = ValidateGatheredSize(first, FirstDims(requests));
+  if (Splits(first)) status = ValidateExchangedSizes(Define(requests));
   return status.ok() ? status : Status::FailedPrecondition(status.message());
 }
 
 std::string Describe(const Request& request) {
   return Label(request) + " of " + std::string(Info(request.dtype).name) + ", shape " +
          request.shape.ToString() + ", " + std::string(Info(request.reduce_op).name) + ", " +
-         Factors(request) + ", root rank " + std::to_string(request.root_rank) + ", on " +
+         Factors(request) + ", root rank " + std::to_string(request.root_rank) +
+         (Splits(request) ? ", splits " + TensorShape(request.splits).ToString() : "") + ", on " +
          DeviceName(request.device);
 }
 
@@ -178,6 +194,11 @@ TensorDefinition Define(const std::vector<Request>& requests) {
   if (Gathers(definition.common)) {
     definition.first_dims = FirstDims(requests);
     definition.common.shape.set_dim(0, 0);
+  }
+  if (Splits(definition.common)) {
+    for (const Request& request : requests) definition.splits.push_back(request.splits);
+    definition.common.shape.set_dim(0, 0);
+    definition.common.splits.clear();
   }
   if (definition.common.device != kCpuDevice) {
     for (const Request& request : requests) definition.devices.push_back(request.device);

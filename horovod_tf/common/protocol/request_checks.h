@@ -12,9 +12,10 @@ namespace horovod_tf {
 // `requests` has one request per rank, all with the same name. OK, or FailedPrecondition with the
 // tensor, both ranks and both values of the first check that fails. Pure.
 //
-// Order: data type; kind of collective; allreduce and broadcast: shape; reductions: operation, then
-// scale factors; allgather: not a scalar, number of dimensions, dimensions from 1 on; broadcast:
-// root rank; CPU or GPU.
+// Order: data type; kind of collective; allreduce, reducescatter and broadcast: shape; reductions:
+// operation, then scale factors; allgather, alltoall and reducescatter: not a scalar; allgather and
+// alltoall: number of dimensions, dimensions from 1 on; alltoall: number of splits; broadcast: root
+// rank; CPU or GPU.
 Status CheckRequests(const std::vector<Request>& requests);
 
 // "ALLREDUCE of float32, shape [2], Sum, ..., on CPU": everything but the name, for error texts.

@@ -195,16 +195,28 @@ class BatchContext final : public RunContext {
   bool taken_ = false;
 };
 
-// The shape of this rank's output. Internal if the definition cannot be one of its entry's.
-Status OutputShape(const Request& request, const TensorDefinition& definition, int world_size,
+// What each rank contributes to dimension 0 of the output of `rank`, or all of it in one number.
+std::vector<std::int64_t> OutputRows(const Request& request, const TensorDefinition& definition,
+                                     int rank, int ranks) {
+  if (Info(request.kind).gathers_rows) return definition.first_dims;
+  if (Info(request.kind).splits_rows) return RowsReceived(definition.splits, rank);
+  return {RowsOfShare(request.shape.dim(0), rank, ranks)};
+}
+
+// The shape of the output of `rank`. Internal if the definition cannot be one of its entry's.
+Status OutputShape(const Request& request, const TensorDefinition& definition, int rank, int ranks,
                    TensorShape* shape) {
   *shape = request.shape;
-  if (!Info(request.kind).gathers_rows) return Status::Ok();
+  if (!Info(request.kind).changes_rows) return Status::Ok();
+  const auto expected = static_cast<std::size_t>(ranks);
   std::int64_t rows = 0;
   bool valid = request.shape.rank() >= 1 &&
-               definition.first_dims.size() == static_cast<std::size_t>(world_size);
-  for (std::int64_t dim : definition.first_dims) {
-    valid = valid && dim >= 0 && !__builtin_add_overflow(rows, dim, &rows);
+               (!Info(request.kind).gathers_rows || definition.first_dims.size() == expected) &&
+               (!Info(request.kind).splits_rows || definition.splits.size() == expected);
+  if (valid) {
+    for (std::int64_t dim : OutputRows(request, definition, rank, ranks)) {
+      valid = valid && dim >= 0 && !__builtin_add_overflow(rows, dim, &rows);
+    }
   }
   if (valid) {
     shape->set_dim(0, rows);
@@ -271,13 +283,13 @@ class Executor::Impl {
     batch->tensors.reserve(definitions.size());
     for (std::size_t i = 0; i < definitions.size(); ++i) {
       TensorEntry& entry = work.entries()[i];
-      if (Info(common.kind).gathers_rows) {
+      if (Info(common.kind).changes_rows) {
         entry.output.dtype = entry.request.dtype;
-        HVD_RETURN_IF_ERROR(
-            OutputShape(entry.request, *definitions[i], transport_.size(), &entry.output.shape));
+        HVD_RETURN_IF_ERROR(OutputShape(entry.request, *definitions[i], transport_.rank(),
+                                        transport_.size(), &entry.output.shape));
       }
-      batch->tensors.push_back(
-          {entry.request.name, std::move(entry.input), entry.output, definitions[i]->first_dims});
+      batch->tensors.push_back({entry.request.name, std::move(entry.input), entry.output,
+                                definitions[i]->first_dims, definitions[i]->splits});
     }
     return Status::Ok();
   }
@@ -323,15 +335,20 @@ class Executor::Impl {
     }
   }
 
-  static Status AllocateOutputs(Work& work, Batch* batch) {
-    if (!Info(batch->kind).gathers_rows) return Status::Ok();
+  Status AllocateOutputs(Work& work, Batch* batch) const {
+    if (!Info(batch->kind).changes_rows) return Status::Ok();
     Status status;
     work.StartActivity("ALLOCATE_OUTPUT");
     for (std::size_t i = 0; i < batch->tensors.size() && status.ok(); ++i) {
       TensorEntry& entry = work.entries()[i];
       const TensorShape shape = entry.output.shape;
-      status = Guarded("the framework's allocation of the output",
-                       [&] { return entry.context->AllocateOutput(shape, &entry.output); });
+      status = Guarded("the framework's allocation of the output", [&] {
+        if (Info(batch->kind).splits_rows) {
+          HVD_RETURN_IF_ERROR(entry.context->TakeReceivedRows(
+              RowsReceived(batch->tensors[i].splits, transport_.rank())));
+        }
+        return entry.context->AllocateOutput(shape, &entry.output);
+      });
       if (status.ok()) status = CheckAllocated(entry.output, batch->dtype, shape);
       batch->tensors[i].output = entry.output;
     }

@@ -17,7 +17,7 @@ struct TensorEntry {
   Request request;  // type and shape are the input's
   TensorView input;
   // Where the result goes: given by the submitter for kinds whose output has the input's shape (it
-  // may be the input's own buffer), allocated through `context` for kinds that gather rows.
+  // may be the input's own buffer), allocated through `context` for kinds that change rows.
   TensorView output;
   std::shared_ptr<OpContext> context;
   std::unique_ptr<ReadyEvent> ready;  // null: the input is there now

@@ -92,7 +92,7 @@ Status CheckBuffer(const Request& request, const TensorView& view, std::string_v
 Status CheckEntry(const TensorEntry& entry, int world_size) {
   HVD_RETURN_IF_ERROR(ValidateRequest(entry.request, world_size));
   HVD_RETURN_IF_ERROR(CheckBuffer(entry.request, entry.input, "input"));
-  if (!Info(entry.request.kind).gathers_rows) {
+  if (!Info(entry.request.kind).changes_rows) {
     HVD_RETURN_IF_ERROR(CheckBuffer(entry.request, entry.output, "output"));
   } else if (entry.context == nullptr) {
     return Status::InvalidArgument("The " + std::string(Info(entry.request.kind).name) + " of " +
@@ -124,8 +124,9 @@ TensorQueue::~TensorQueue() { TakeNew().clear(); }
 Status TensorQueue::Add(std::vector<TensorEntry> group, bool* was_empty) {
   if (was_empty != nullptr) *was_empty = false;
   Status status;
-  for (const TensorEntry& entry : group) {
-    status = CheckEntry(entry, world_size_);
+  for (TensorEntry& entry : group) {
+    status = CompleteSplits(&entry.request, world_size_);
+    if (status.ok()) status = CheckEntry(entry, world_size_);
     if (!status.ok()) break;
   }
   if (status.ok()) status = Insert(&group, was_empty);

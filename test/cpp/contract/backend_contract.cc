@@ -99,13 +99,88 @@ TEST_P(BackendContract, BroadcastFromEveryRoot_GivesTheRootsBytes) {
   });
 }
 
+TEST_P(BackendReduceContract, ReducescatterOfEveryOpAndShape_GivesEachRankItsRows) {
+  OnEveryRank([this](ContractRank& rank) {
+    for (const ReduceOpInfo& op : ReduceOps()) {
+      for (const TensorShape& shape : ContractShapes()) {
+        if (shape.rank() == 0) continue;
+        SCOPED_TRACE(std::string(op.name) + " " + shape.ToString());
+        CheckReducescatter(rank, op.op, shape);
+      }
+      for (std::int64_t rows = 1; rows <= 2 * size() + 1; ++rows) {
+        CheckReducescatter(rank, op.op, {rows, 3});
+      }
+    }
+  });
+}
+
+TEST_P(BackendReduceContract, ReducescatterWithFactors_ScalesInputsAndResult) {
+  OnEveryRank([this](ContractRank& rank) {
+    const TensorShape shape{1000};
+    const std::int64_t rows = RowsOfShare(1000, rank.rank, size());
+    ContractBatch contract;
+    contract.batch.kind = CollectiveKind::kReducescatter;
+    contract.batch.dtype = dtype();
+    contract.batch.prescale = 0.5;
+    contract.batch.postscale = 3.0;
+    contract.Add(
+        MakeBuffer(dtype(), 1000,
+                   [&](std::size_t i) { return 2 * ContractData::Turn(rank.rank, size(), i); }),
+        shape, {rows}, /*in_place=*/false);
+    rank.RunOk(contract.batch);
+    const std::int64_t sum = size() * (size() - 1) / 2;
+    contract.ExpectOutput(0, MakeBuffer(dtype(), static_cast<std::size_t>(rows),
+                                        [sum](std::size_t) { return 3 * sum; }));
+  });
+}
+
+TEST_P(BackendContract, AlltoallOfEqualSplits_GivesEachRankItsRows) {
+  OnEveryRank([this](ContractRank& rank) {
+    const auto ranks = static_cast<std::size_t>(size());
+    const std::vector<std::vector<std::int64_t>> row_shapes = {{}, {1}, {3}, {0}, {2, 5}, {17, 1}};
+    for (const std::vector<std::int64_t>& row : row_shapes) {
+      for (std::int64_t each : {0, 1, 2, 3, 17, 1000}) {
+        if (each == 1000 && !row.empty()) continue;
+        SCOPED_TRACE(std::to_string(each) + " rows for each");
+        CheckAlltoall(rank, SplitsOfRanks(ranks, std::vector<std::int64_t>(ranks, each)), row);
+      }
+    }
+  });
+}
+
+TEST_P(BackendContract, AlltoallOfDifferentSplits_GivesEachRankItsRows) {
+  OnEveryRank([this](ContractRank& rank) {
+    const auto ranks = static_cast<std::size_t>(size());
+    const SplitsOfRanks none(ranks, std::vector<std::int64_t>(ranks, 0));
+    SplitsOfRanks mixed = none;
+    SplitsOfRanks to_last = none;
+    SplitsOfRanks from_first = none;
+    SplitsOfRanks to_itself = none;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      for (std::size_t q = 0; q < ranks; ++q) {
+        mixed[r][q] = static_cast<std::int64_t>((r * 5 + q * 3) % 4 * 7);
+      }
+      to_last[r].back() = static_cast<std::int64_t>(r) * 400 + 1;
+      from_first[0][r] = 4097 / static_cast<std::int64_t>(r + 1);
+      to_itself[r][r] = 17;
+    }
+    for (const SplitsOfRanks& splits : {none, mixed, to_last, from_first, to_itself}) {
+      CheckAlltoall(rank, splits, {});
+      CheckAlltoall(rank, splits, {3});
+    }
+  });
+}
+
 TEST_P(BackendContract, KindsInTurn_DoNotDisturbEachOther) {
   OnEveryRank([this](ContractRank& rank) {
     for (int round = 0; round < 50; ++round) {
       CheckBroadcast(rank, round % size(), {round}, round % 2 == 0);
       std::vector<std::int64_t> rows(static_cast<std::size_t>(size()), round % 3);
       CheckAllgather(rank, rows, {2});
-      if (Info(dtype()).reducible) CheckAllreduce(rank, ReduceOp::kSum, {{round}, {3}}, true);
+      CheckAlltoall(rank, SplitsOfRanks(rows.size(), rows), {1 + round % 2});
+      if (!Info(dtype()).reducible) continue;
+      CheckAllreduce(rank, ReduceOp::kSum, {{round}, {3}}, true);
+      CheckReducescatter(rank, ReduceOp::kSum, {round, 2});
     }
   });
 }

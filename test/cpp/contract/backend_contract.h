@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -91,7 +92,7 @@ class ContractBatch {
  public:
   // An output on its own, or `output_shape` ignored and the input's buffer used in place.
   void Add(Bytes input, const TensorShape& input_shape, const TensorShape& output_shape,
-           bool in_place, std::vector<std::int64_t> first_dims = {}) {
+           bool in_place, std::vector<std::int64_t> first_dims = {}, SplitsOfRanks splits = {}) {
     BatchTensor tensor;
     tensor.name = "tensor" + std::to_string(batch.tensors.size());
     inputs_.push_back(std::move(input));
@@ -104,6 +105,7 @@ class ContractBatch {
     if (!in_place) outputs_.back().assign(tensor.output.bytes(), 0xa5);
     tensor.output.data = in_place ? inputs_.back().data() : outputs_.back().data();
     tensor.first_dims = std::move(first_dims);
+    tensor.splits = std::move(splits);
     batch.tensors.push_back(std::move(tensor));
   }
 
@@ -165,14 +167,17 @@ class BackendContract : public testing::TestWithParam<ContractParam> {
     }
   }
 
+  // `count` rows of shape `row`.
+  static TensorShape RowsOf(std::int64_t count, const std::vector<std::int64_t>& row) {
+    std::vector<std::int64_t> dims = {count};
+    dims.insert(dims.end(), row.begin(), row.end());
+    return TensorShape(dims);
+  }
+
   // Tensors of row shape `row`, of which rank r has rows[r].
   void CheckAllgather(ContractRank& rank, const std::vector<std::int64_t>& rows,
                       const std::vector<std::int64_t>& row) const {
-    const auto shape_of = [&row](std::int64_t count) {
-      std::vector<std::int64_t> dims = {count};
-      dims.insert(dims.end(), row.begin(), row.end());
-      return TensorShape(dims);
-    };
+    const auto shape_of = [&row](std::int64_t count) { return RowsOf(count, row); };
     Bytes expected;
     std::int64_t all_rows = 0;
     for (int r = 0; r < size(); ++r) {
@@ -200,6 +205,56 @@ class BackendContract : public testing::TestWithParam<ContractParam> {
                  in_place);
     rank.RunOk(contract.batch);
     contract.ExpectOutput(0, ContractData::Pattern(dtype(), root, 0, Elements(shape)));
+  }
+
+  // Tensors of row shape `row`, of which rank r has splits[r][q] rows for rank q.
+  void CheckAlltoall(ContractRank& rank, const SplitsOfRanks& splits,
+                     const std::vector<std::int64_t>& row) const {
+    const auto sum = [](const std::vector<std::int64_t>& rows) {
+      return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+    };
+    const auto self = static_cast<std::size_t>(rank.rank);
+    const auto row_bytes = static_cast<std::ptrdiff_t>(Elements(RowsOf(1, row)) *
+                                                       Info(dtype()).size);
+    const auto input_of = [&](std::size_t r) {
+      return ContractData::Pattern(dtype(), static_cast<int>(r), 0,
+                                   Elements(RowsOf(sum(splits[r]), row)));
+    };
+    Bytes expected;
+    for (std::size_t r = 0; r < splits.size(); ++r) {
+      const Bytes all = input_of(r);
+      const std::vector<std::int64_t> before(splits[r].begin(), splits[r].begin() + rank.rank);
+      const auto first = all.begin() + sum(before) * row_bytes;
+      expected.insert(expected.end(), first, first + splits[r][self] * row_bytes);
+    }
+    ContractBatch contract;
+    contract.batch.kind = CollectiveKind::kAlltoall;
+    contract.batch.dtype = dtype();
+    contract.Add(input_of(self), RowsOf(sum(splits[self]), row),
+                 RowsOf(sum(RowsReceived(splits, rank.rank)), row), /*in_place=*/false, {}, splits);
+    rank.RunOk(contract.batch);
+    contract.ExpectOutput(0, expected);
+  }
+
+  void CheckReducescatter(ContractRank& rank, ReduceOp op, const TensorShape& shape) const {
+    const auto value = [&](std::size_t i) {
+      return op == ReduceOp::kProduct ? ContractData::Factor(rank.rank, i)
+                                      : ContractData::Value(rank.rank, size(), 0, i);
+    };
+    const auto row = static_cast<std::size_t>(shape.row_elements());
+    const std::size_t first =
+        static_cast<std::size_t>(BeginOfShare(shape.dim(0), rank.rank, size())) * row;
+    TensorShape share = shape;
+    share.set_dim(0, RowsOfShare(shape.dim(0), rank.rank, size()));
+    ContractBatch contract;
+    contract.batch.kind = CollectiveKind::kReducescatter;
+    contract.batch.dtype = dtype();
+    contract.batch.reduce_op = op;
+    contract.Add(MakeBuffer(dtype(), Elements(shape), value), shape, share, /*in_place=*/false);
+    rank.RunOk(contract.batch);
+    contract.ExpectOutput(0, MakeBuffer(dtype(), Elements(share), [&](std::size_t i) {
+                            return ContractData::Reduced(op, size(), 0, first + i);
+                          }));
   }
 
   static std::size_t Elements(const TensorShape& shape) {

@@ -28,6 +28,10 @@ class TestContext final : public OpContext {
   enum class Mode { kRight, kError, kThrow, kWrongType, kWrongShape, kNoBuffer };
   explicit TestContext(Mode mode = Mode::kRight) : mode_(mode) {}
 
+  Status TakeReceivedRows(const std::vector<std::int64_t>& rows) override {
+    received = rows;
+    return Status::Ok();
+  }
   Status AllocateOutput(const TensorShape& shape, TensorView* output) override {
     ++calls;
     asked = shape;
@@ -43,6 +47,7 @@ class TestContext final : public OpContext {
 
   int calls = 0;
   TensorShape asked;
+  std::vector<std::int64_t> received;
   std::vector<float> storage;
 
  private:

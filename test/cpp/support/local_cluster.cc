@@ -1,6 +1,7 @@
 #include "test/cpp/support/local_cluster.h"
 
 #include <cstring>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -77,8 +78,18 @@ TestTensor::TestTensor(const TestSpec& spec, int rank, int size)
 
 TensorShape TestTensor::ShapeOn(int rank) const {
   if (spec_.scalar) return TensorShape();
-  if (spec_.kind != CollectiveKind::kAllgather) return TensorShape{spec_.elements};
-  return TensorShape{RowsOf(spec_.name, rank), spec_.columns};
+  if (!Info(spec_.kind).rows_differ()) return TensorShape{spec_.elements};
+  if (spec_.kind == CollectiveKind::kAllgather) {
+    return TensorShape{RowsOf(spec_.name, rank), spec_.columns};
+  }
+  const std::vector<std::int64_t> splits = SplitsOn(rank);
+  return TensorShape{std::accumulate(splits.begin(), splits.end(), std::int64_t{0}), spec_.columns};
+}
+
+std::vector<std::int64_t> TestTensor::SplitsOn(int rank) const {
+  std::vector<std::int64_t> splits;
+  for (int to = 0; to < size_; ++to) splits.push_back(RowsOf(spec_.name, rank + to));
+  return splits;
 }
 
 TensorEntry TestTensor::Entry(std::function<void(const Status&)> then) {
@@ -88,8 +99,9 @@ TensorEntry TestTensor::Entry(std::function<void(const Status&)> then) {
   entry.request.dtype = spec_.dtype;
   entry.request.root_rank = spec_.root;
   entry.request.shape = ShapeOn(rank_);
+  if (Info(spec_.kind).splits_rows && !spec_.scalar) entry.request.splits = SplitsOn(rank_);
   entry.input = {spec_.dtype, entry.request.shape, input_.data()};
-  if (spec_.kind != CollectiveKind::kAllgather) {
+  if (!Info(spec_.kind).changes_rows) {
     entry.output = {spec_.dtype, entry.request.shape, output_.data()};
   }
   entry.context = shared_from_this();
@@ -99,6 +111,11 @@ TensorEntry TestTensor::Entry(std::function<void(const Status&)> then) {
         self->Finished(status);
       });
   return entry;
+}
+
+Status TestTensor::TakeReceivedRows(const std::vector<std::int64_t>& rows) {
+  received_ = rows;
+  return Status::Ok();
 }
 
 Status TestTensor::AllocateOutput(const TensorShape& shape, TensorView* output) {
@@ -136,16 +153,31 @@ Status TestTensor::status() const {
 
 std::vector<std::int64_t> TestTensor::Expected() const {
   std::vector<std::int64_t> expected;
-  const auto append = [&](int rank) {
-    for (std::int64_t i = 0; i < ShapeOn(rank).elements(); ++i) {
+  const auto append_some = [&](int rank, std::int64_t first, std::int64_t count) {
+    for (std::int64_t i = first; i < first + count; ++i) {
       expected.push_back(ValueOf(spec_.name, rank, i));
     }
   };
+  const auto append = [&](int rank) { append_some(rank, 0, ShapeOn(rank).elements()); };
+  // Element i of the sum of (rank + 1) * a + salt over all ranks.
+  const auto sum = [&](std::int64_t i) {
+    return size_ * (size_ + 1) / 2 * (i % 97 + 1) * 100 + size_ * Salt(spec_.name);
+  };
   switch (spec_.kind) {
     case CollectiveKind::kAllreduce:
-      // The sum of (rank + 1) * a + salt over all ranks.
-      for (std::int64_t i = 0; i < ShapeOn(rank_).elements(); ++i) {
-        expected.push_back(size_ * (size_ + 1) / 2 * (i % 97 + 1) * 100 + size_ * Salt(spec_.name));
+      for (std::int64_t i = 0; i < ShapeOn(rank_).elements(); ++i) expected.push_back(sum(i));
+      break;
+    case CollectiveKind::kReducescatter:
+      for (std::int64_t i = 0; i < RowsOfShare(spec_.elements, rank_, size_); ++i) {
+        expected.push_back(sum(BeginOfShare(spec_.elements, rank_, size_) + i));
+      }
+      break;
+    case CollectiveKind::kAlltoall:
+      for (int rank = 0; rank < size_; ++rank) {
+        const std::vector<std::int64_t> splits = SplitsOn(rank);
+        const auto own = splits.begin() + rank_;
+        append_some(rank, std::accumulate(splits.begin(), own, std::int64_t{0}) * spec_.columns,
+                    *own * spec_.columns);
       }
       break;
     case CollectiveKind::kAllgather:
@@ -167,6 +199,12 @@ std::vector<std::int64_t> TestTensor::Expected() const {
   const std::vector<std::int64_t> expected = Expected();
   if (output_shape_.elements() != static_cast<std::int64_t>(expected.size())) {
     return wrong() << ": output has shape " << output_shape_.ToString();
+  }
+  for (std::size_t rank = 0; rank < received_.size(); ++rank) {
+    if (received_[rank] == SplitsOn(static_cast<int>(rank))[static_cast<std::size_t>(rank_)]) {
+      continue;
+    }
+    return wrong() << ": told that " << received_[rank] << " rows are of rank " << rank;
   }
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const std::int64_t value = Load(spec_.dtype, output_.data(), i);

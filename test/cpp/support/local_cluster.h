@@ -26,9 +26,10 @@ struct TestSpec {
   std::string name;
   CollectiveKind kind = CollectiveKind::kAllreduce;
   DataType dtype = DataType::kFloat32;  // int32, int64 or float32
-  std::int64_t elements = 5;            // allreduce and broadcast: a vector of so many
+  std::int64_t elements = 5;            // reductions and broadcast: a vector of so many
   int root = 0;                         // broadcast
-  std::int64_t columns = 2;             // allgather: RowsOf(name, rank) rows of so many
+  std::int64_t columns = 2;             // allgather: RowsOf(name, rank) rows of so many; alltoall:
+                                        // RowsOf(name, rank + r) for each rank r
   bool scalar = false;                  // a shape without dimensions instead
 };
 std::int64_t ValueOf(const std::string& name, int rank, std::int64_t index);
@@ -54,12 +55,14 @@ class TestTensor final : public OpContext, public std::enable_shared_from_this<T
   // Whether it has ended badly, once, with a text that has `part`.
   ::testing::AssertionResult FailedWith(const std::string& part) const;
 
+  Status TakeReceivedRows(const std::vector<std::int64_t>& rows) override;
   Status AllocateOutput(const TensorShape& shape, TensorView* output) override;
 
  private:
   void Finished(const Status& status);
   std::vector<std::int64_t> Expected() const;
   TensorShape ShapeOn(int rank) const;
+  std::vector<std::int64_t> SplitsOn(int rank) const;
 
   const TestSpec spec_;
   const int rank_;
@@ -67,6 +70,7 @@ class TestTensor final : public OpContext, public std::enable_shared_from_this<T
   std::vector<double> input_;  // doubles for their alignment; filled as the spec's type
   std::vector<double> output_;
   TensorShape output_shape_;
+  std::vector<std::int64_t> received_;
 
   mutable Mutex mutex_;
   mutable CondVar changed_;
