@@ -27,8 +27,12 @@ SIZE = hvd.size()
 several_ranks = pytest.mark.skipif(SIZE == 1, reason="one rank cannot disagree with itself")
 only_rank_0 = pytest.mark.skipif(RANK != 0, reason="starts a program of its own")
 
-REDUCIBLE = [tf.uint8, tf.int8, tf.int32, tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64]
-TYPES = [*REDUCIBLE, tf.uint16, tf.int16, tf.bool]
+ORDERED = [
+    *(tf.uint8, tf.int8, tf.uint16, tf.int16, tf.uint32, tf.int32, tf.uint64, tf.int64),
+    *(tf.float16, tf.bfloat16, tf.float32, tf.float64),
+]
+REDUCIBLE = [*ORDERED, tf.complex64, tf.complex128]
+TYPES = [*REDUCIBLE, tf.bool]
 # Dimensions 1 to 3, sizes 0, 1, odd; a scalar is tested where it is allowed.
 SHAPES = [(0,), (1,), (17,), (0, 3), (1, 1), (5, 7), (3, 0, 2), (1, 1, 1), (3, 5, 7)]
 
@@ -39,14 +43,21 @@ def large(dtype: tf.DType) -> tuple[int, ...]:
 
 
 def values(shape: tuple[int, ...], dtype: tf.DType, rank: int = RANK) -> np.ndarray[Any, Any]:
-    """3 * rank + i % 11 at index i: small enough for a sum over ranks to be exact in every type."""
+    """3 * rank + i % 11 at index i: small enough for a sum over ranks to be exact in every type.
+
+    The imaginary part of a complex number is that and `rank` more, negative.
+    """
     flat: Any = 3 * rank + np.arange(int(np.prod(shape))) % 11
+    if dtype.is_complex:
+        flat = flat - 1j * (flat + rank)
     return (flat % 2 if dtype == tf.bool else flat).reshape(shape).astype(dtype.as_numpy_dtype)
 
 
 def summed(shape: tuple[int, ...], dtype: tf.DType) -> np.ndarray[Any, Any]:
     """The sum of `values` over all ranks."""
     flat: Any = 3 * SIZE * (SIZE - 1) // 2 + SIZE * (np.arange(int(np.prod(shape))) % 11)
+    if dtype.is_complex:
+        flat = flat - 1j * (flat + SIZE * (SIZE - 1) // 2)
     return flat.reshape(shape).astype(dtype.as_numpy_dtype)
 
 

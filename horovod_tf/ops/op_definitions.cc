@@ -11,6 +11,13 @@ namespace {
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
+constexpr char kReducedTypes[] =
+    "T: {uint8, int8, uint16, int16, uint32, uint64, int32, int64, float16, bfloat16, float32, "
+    "float64, complex64, complex128}";
+constexpr char kMovedTypes[] =
+    "T: {uint8, int8, uint16, int16, uint32, uint64, int32, int64, float16, bfloat16, float32, "
+    "float64, complex64, complex128, bool}";
+
 // Output `i` has the shape of input `i`, but for dimension 0, which nobody knows yet.
 absl::Status SetShapeOfRows(InferenceContext* context, int i) {
   ShapeHandle shape;
@@ -44,7 +51,7 @@ absl::Status UnchangedShapes(InferenceContext* context) {
 // the same.
 
 REGISTER_OP("HorovodAllreduce")
-    .Attr("T: {uint8, int8, int32, int64, float16, bfloat16, float32, float64}")
+    .Attr(kReducedTypes)
     .Attr("reduce_op: int = 1")
     .Attr("prescale_factor: float = 1.0")
     .Attr("postscale_factor: float = 1.0")
@@ -69,7 +76,7 @@ tensor_name: What ranks match this by; the node's name if empty.
 )doc");
 
 REGISTER_OP("HorovodGroupedAllreduce")
-    .Attr("T: {uint8, int8, int32, int64, float16, bfloat16, float32, float64}")
+    .Attr(kReducedTypes)
     .Attr("num_tensors: int >= 1")
     .Attr("reduce_op: int = 1")
     .Attr("prescale_factor: float = 1.0")
@@ -98,8 +105,7 @@ tensor_names: What ranks match each tensor by, in the name scope of the node; th
 )doc");
 
 REGISTER_OP("HorovodAllgather")
-    .Attr(
-        "T: {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bool}")
+    .Attr(kMovedTypes)
     .Attr("ignore_name_scope: bool = false")
     .Attr("process_set_id: int = 0")
     .Attr("tensor_name: string = ''")
@@ -118,8 +124,7 @@ tensor_name: What ranks match this by; the node's name if empty.
 )doc");
 
 REGISTER_OP("HorovodBroadcast")
-    .Attr(
-        "T: {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bool}")
+    .Attr(kMovedTypes)
     .Attr("root_rank: int")
     .Attr("ignore_name_scope: bool = false")
     .Attr("process_set_id: int = 0")
@@ -140,8 +145,7 @@ tensor_name: What ranks match this by; the node's name if empty.
 )doc");
 
 REGISTER_OP("HorovodAlltoall")
-    .Attr(
-        "T: {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bool}")
+    .Attr(kMovedTypes)
     .Attr("ignore_name_scope: bool = false")
     .Attr("process_set_id: int = 0")
     .Attr("tensor_name: string = ''")
@@ -165,7 +169,7 @@ tensor_name: What ranks match this by; the node's name if empty.
 )doc");
 
 REGISTER_OP("HorovodReducescatter")
-    .Attr("T: {uint8, int8, int32, int64, float16, bfloat16, float32, float64}")
+    .Attr(kReducedTypes)
     .Attr("reduce_op: int = 1")
     .Attr("prescale_factor: float = 1.0")
     .Attr("postscale_factor: float = 1.0")
@@ -191,7 +195,7 @@ tensor_name: What ranks match this by; the node's name if empty.
 )doc");
 
 REGISTER_OP("HorovodGroupedReducescatter")
-    .Attr("T: {uint8, int8, int32, int64, float16, bfloat16, float32, float64}")
+    .Attr(kReducedTypes)
     .Attr("num_tensors: int >= 1")
     .Attr("reduce_op: int = 1")
     .Attr("prescale_factor: float = 1.0")

@@ -14,7 +14,7 @@ struct TypeRow {
   tensorflow::DataType theirs;
   DataType ours;
 };
-constexpr std::array<TypeRow, 11> kTypes = {{
+constexpr std::array<TypeRow, 15> kTypes = {{
     {tensorflow::DT_UINT8, DataType::kUInt8},
     {tensorflow::DT_INT8, DataType::kInt8},
     {tensorflow::DT_UINT16, DataType::kUInt16},
@@ -26,6 +26,10 @@ constexpr std::array<TypeRow, 11> kTypes = {{
     {tensorflow::DT_DOUBLE, DataType::kFloat64},
     {tensorflow::DT_BOOL, DataType::kBool},
     {tensorflow::DT_BFLOAT16, DataType::kBFloat16},
+    {tensorflow::DT_UINT32, DataType::kUInt32},
+    {tensorflow::DT_UINT64, DataType::kUInt64},
+    {tensorflow::DT_COMPLEX64, DataType::kComplex64},
+    {tensorflow::DT_COMPLEX128, DataType::kComplex128},
 }};
 
 }  // namespace

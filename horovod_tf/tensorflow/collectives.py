@@ -260,7 +260,8 @@ def barrier(name: str | None = None) -> tf.Operation | None:
 
 
 def _scaled(values: tf.Tensor, factor: float) -> tf.Tensor:
-    return values if factor == 1.0 else tf.cast(tf.cast(values, tf.float64) * factor, values.dtype)
+    wide = tf.complex128 if values.dtype.is_complex else tf.float64
+    return values if factor == 1.0 else tf.cast(tf.cast(values, wide) * tf.cast(factor, wide), values.dtype)
 
 
 def _allreduce_sparse(

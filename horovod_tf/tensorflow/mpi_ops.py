@@ -114,7 +114,7 @@ def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = Sum, **att
     """The element-wise sum over all ranks, or another reduction.
 
     Args:
-        tensor: Any shape, the same on all ranks, also empty or a scalar. (u)int8, int32, int64, or floating point.
+        tensor: Any shape, the same on all ranks, also empty or a scalar. Any number type.
         name: What ranks match it by; made from the tensor's name by default.
         reduce_op: A `ReduceOp`. An average is the sum divided by the number of ranks; integers truncate toward zero.
         attributes: prescale_factor, postscale_factor, ignore_name_scope, as the operation has them.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -146,6 +147,22 @@ Bytes DefineHalves(const Reduction& r, const std::vector<Bytes>& inputs,
   });
 }
 
+template <typename Float>
+Bytes DefineComplex(const Reduction& r, const std::vector<Bytes>& inputs) {
+  using Complex = std::array<Float, 2>;  // real, imaginary
+  if (r.op != ReduceOp::kProduct) return DefineFloats<Float>(r, inputs);
+  return DefineAll<Complex>(inputs, [&r](const std::vector<Complex>& x) {
+    const auto prescale = static_cast<Float>(r.prescale);
+    const auto postscale = static_cast<Float>(r.postscale);
+    Complex result = {x[0][0] * prescale, x[0][1] * prescale};
+    for (std::size_t i = 1; i < x.size(); ++i) {
+      const Complex y = {x[i][0] * prescale, x[i][1] * prescale};
+      result = {result[0] * y[0] - result[1] * y[1], result[0] * y[1] + result[1] * y[0]};
+    }
+    return Complex{Canonical(result[0] * postscale), Canonical(result[1] * postscale)};
+  });
+}
+
 Bytes Define(const Reduction& r, const std::vector<Bytes>& inputs) {
   const bool factors =
       r.prescale != 1.0 || r.postscale != 1.0 || (r.op == ReduceOp::kAverage && r.divisor != 1);
@@ -155,6 +172,18 @@ Bytes Define(const Reduction& r, const std::vector<Bytes>& inputs) {
       return DefineIntegers<std::uint8_t>(r, inputs);
     case DataType::kInt8:
       return DefineIntegers<std::int8_t>(r, inputs);
+    case DataType::kUInt16:
+      return DefineIntegers<std::uint16_t>(r, inputs);
+    case DataType::kInt16:
+      return DefineIntegers<std::int16_t>(r, inputs);
+    case DataType::kUInt32:
+      return DefineIntegers<std::uint32_t>(r, inputs);
+    case DataType::kUInt64:
+      return DefineIntegers<std::uint64_t>(r, inputs);
+    case DataType::kComplex64:
+      return DefineComplex<float>(r, inputs);
+    case DataType::kComplex128:
+      return DefineComplex<double>(r, inputs);
     case DataType::kInt32:
       return DefineIntegers<std::int32_t>(r, inputs);
     case DataType::kInt64:
@@ -172,7 +201,7 @@ Bytes Define(const Reduction& r, const std::vector<Bytes>& inputs) {
 
 bool IsFloat(DataType dtype) {
   return dtype == DataType::kFloat16 || dtype == DataType::kBFloat16 ||
-         dtype == DataType::kFloat32 || dtype == DataType::kFloat64;
+         dtype == DataType::kFloat32 || dtype == DataType::kFloat64 || Info(dtype).is_complex;
 }
 
 // Three quarters ordinary numbers, one quarter any bits at all (NaN, infinities, subnormals).
@@ -237,6 +266,7 @@ TEST_P(HostReduce, EveryOpSizeAndInstructionSet_GivesTheDefinitionsBits) {
   for (std::size_t count : {1U, 2U, 3U, 4U, 5U, 9U}) {
     const std::vector<Bytes> inputs = MixedBuffers(GetParam(), count);
     for (const Arithmetic& arithmetic : kArithmetics) {
+      if (!CanReduce(GetParam(), arithmetic.op)) continue;
       const Reduction r = MakeReduction(GetParam(), arithmetic);
       const Bytes all = Define(r, inputs);
       for (InstructionSet set : SupportedInstructionSets()) {
@@ -257,6 +287,7 @@ TEST_P(HostReduce, OutputIsAnyOfTheInputs_GivesTheSameBits) {
   for (std::size_t count : {1U, 2U, 4U, 6U}) {
     const std::vector<Bytes> inputs = MixedBuffers(GetParam(), count);
     for (const Arithmetic& arithmetic : kArithmetics) {
+      if (!CanReduce(GetParam(), arithmetic.op)) continue;
       const Reduction r = MakeReduction(GetParam(), arithmetic);
       const Bytes expected = Define(r, inputs);
       for (std::size_t in_place = 0; in_place < count; ++in_place) {
@@ -326,6 +357,26 @@ TEST(HostReduceIntegers, Average_TruncatesTowardZeroExactly) {
   EXPECT_EQ((ReduceOne<std::int64_t>(DataType::kInt64, AverageOf(3), {kOdd, kOdd, kOdd})), kOdd);
   EXPECT_EQ((ReduceOne<std::int64_t>(DataType::kInt64, AverageOf(2), {kInt64Min, 0})),
             kInt64Min / 2);
+}
+
+TEST(HostReduceIntegers, UnsignedAbove2To63_AreNotNegative) {
+  constexpr std::uint64_t kLarge = 0xfffffffffffffff0U;
+  EXPECT_EQ((ReduceOne<std::uint64_t>(DataType::kUInt64, AverageOf(2), {kLarge, 0})), kLarge / 2);
+  EXPECT_EQ((ReduceOne<std::uint64_t>(DataType::kUInt64, kMax, {1, kLarge})), kLarge);
+  EXPECT_EQ((ReduceOne<std::uint64_t>(DataType::kUInt64, ScaledBy(2.0), {kLarge, 0})), ~0ULL);
+  EXPECT_EQ((ReduceOne<std::uint32_t>(DataType::kUInt32, kMin, {0x80000000U, 1})), 1U);
+  EXPECT_EQ((ReduceOne<std::uint32_t>(DataType::kUInt32, AverageOf(2), {0xfffffff0U, 0})),
+            0x7ffffff8U);
+  EXPECT_EQ((ReduceOne<std::uint16_t>(DataType::kUInt16, kMax, {0x8000U, 1})), 0x8000U);
+}
+
+TEST(HostReduceComplex, Products_AreThoseOfComplexNumbers) {
+  using Complex = std::array<double, 2>;
+  // (1 + 2i)(3 - i)(2i) = -10 + 10i.
+  const std::vector<Complex> inputs = {{1, 2}, {3, -1}, {0, 2}};
+  EXPECT_EQ(ReduceOne(DataType::kComplex128, kProduct, inputs), (Complex{-10, 10}));
+  EXPECT_EQ(ReduceOne(DataType::kComplex128, kSum, inputs), (Complex{4, 3}));
+  EXPECT_EQ(ReduceOne(DataType::kComplex128, AverageOf(2), inputs), (Complex{2, 1.5}));
 }
 
 TEST(HostReduceIntegers, Factors_TruncateAndSaturate) {

@@ -299,8 +299,8 @@ TEST(MessageDecoder, RequestsOfPeers_AreValidated) {
   announce.requests[0].postscale = std::numeric_limits<double>::infinity();
   ExpectRefused(EncodeMessage(announce), "finite");
   announce = FullAnnounce();
-  announce.requests[0].dtype = static_cast<DataType>(11);
-  ExpectRefused(EncodeMessage(announce), "unknown data type 11");
+  announce.requests[0].dtype = static_cast<DataType>(15);
+  ExpectRefused(EncodeMessage(announce), "unknown data type 15");
   announce = FullAnnounce();
   announce.requests[0].name.clear();
   ExpectRefused(EncodeMessage(announce), "needs a name");

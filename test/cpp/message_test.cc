@@ -158,8 +158,8 @@ TEST(Message, Request_KeepsEveryKindTypeAndOperation) {
   Announce sent;
   for (const CollectiveKindInfo& kind : CollectiveKinds()) {
     for (const DataTypeInfo& dtype : DataTypes()) {
-      if (kind.reduces && !dtype.reducible) continue;
       for (const ReduceOpInfo& op : ReduceOps()) {
+        if (kind.reduces && !CanReduce(dtype.type, op.op)) continue;
         Request request = MakeRequest("t" + std::to_string(sent.requests.size()));
         request.kind = kind.kind;
         request.dtype = dtype.type;
@@ -312,11 +312,36 @@ TEST(ValidateRequest, NumbersThatNoTableKnows_AreNamed) {
 
 TEST(ValidateRequest, TypesWithoutArithmetic_MayMoveButNotReduce) {
   ExpectInvalid([](Request* r) { r->dtype = DataType::kBool; }, "bool cannot be allreduced");
-  ExpectInvalid([](Request* r) { r->dtype = DataType::kUInt16; }, "uint16 cannot be allreduced");
+  ExpectInvalid(
+      [](Request* r) {
+        r->dtype = DataType::kBool;
+        r->kind = CollectiveKind::kReducescatter;
+      },
+      "bool cannot be reducescattered");
   for (const CollectiveKind kind : {CollectiveKind::kAllgather, CollectiveKind::kBroadcast}) {
     Request request = MakeRequest();
     request.kind = kind;
     request.dtype = DataType::kBool;
+    EXPECT_TRUE(ValidateRequest(request, kWorld).ok());
+  }
+}
+
+TEST(ValidateRequest, MinAndMaxOfComplexNumbers_AreRefusedWithTheReason) {
+  for (const CollectiveKind kind : {CollectiveKind::kAllreduce, CollectiveKind::kReducescatter}) {
+    for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
+      ExpectInvalid(
+          [&](Request* r) {
+            r->kind = kind;
+            r->dtype = DataType::kComplex64;
+            r->reduce_op = op;
+          },
+          std::string(Info(op).name) + " of complex64: complex numbers have no order");
+    }
+  }
+  Request request = MakeRequest();
+  request.dtype = DataType::kComplex128;
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kProduct}) {
+    request.reduce_op = op;
     EXPECT_TRUE(ValidateRequest(request, kWorld).ok());
   }
 }

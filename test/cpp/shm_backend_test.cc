@@ -357,6 +357,10 @@ TEST(ShmBackend, WhatItCannotDo_IsRefusedWithTheReason) {
   EXPECT_EQ(backend->Supports(batch).ToString(), "Unimplemented: bool has no arithmetic");
   batch.kind = CollectiveKind::kReducescatter;
   EXPECT_EQ(backend->Supports(batch).ToString(), "Unimplemented: bool has no arithmetic");
+  batch.dtype = DataType::kComplex64;
+  EXPECT_TRUE(backend->Supports(batch).ok());
+  batch.reduce_op = ReduceOp::kMax;
+  EXPECT_EQ(backend->Supports(batch).ToString(), "Unimplemented: complex64 has no order");
   for (const CollectiveKind kind : {CollectiveKind::kBroadcast, CollectiveKind::kAlltoall}) {
     batch.kind = kind;
     EXPECT_TRUE(backend->Supports(batch).ok());

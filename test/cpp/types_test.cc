@@ -20,10 +20,11 @@ TEST(DataType, Table_HasTheFixedNumbersNamesSizesAndArithmetic) {
     bool reducible;
   };
   const std::vector<Row> rows = {
-      {0, "uint8", 1, true},   {1, "int8", 1, true},      {2, "uint16", 2, false},
-      {3, "int16", 2, false},  {4, "int32", 4, true},     {5, "int64", 8, true},
+      {0, "uint8", 1, true},   {1, "int8", 1, true},      {2, "uint16", 2, true},
+      {3, "int16", 2, true},  {4, "int32", 4, true},     {5, "int64", 8, true},
       {6, "float16", 2, true}, {7, "float32", 4, true},   {8, "float64", 8, true},
-      {9, "bool", 1, false},   {10, "bfloat16", 2, true},
+      {9, "bool", 1, false},   {10, "bfloat16", 2, true}, {11, "uint32", 4, true},
+      {12, "uint64", 8, true}, {13, "complex64", 8, true}, {14, "complex128", 16, true},
   };
   ASSERT_EQ(DataTypes().size(), rows.size());
   for (const Row& row : rows) {
@@ -33,6 +34,10 @@ TEST(DataType, Table_HasTheFixedNumbersNamesSizesAndArithmetic) {
     EXPECT_EQ(Info(*type).name, row.name);
     EXPECT_EQ(Info(*type).size, row.size) << row.name;
     EXPECT_EQ(Info(*type).reducible, row.reducible) << row.name;
+    const bool is_complex = row.name.substr(0, 7) == "complex";
+    EXPECT_EQ(Info(*type).is_complex, is_complex) << row.name;
+    EXPECT_EQ(CanReduce(*type, ReduceOp::kSum), row.reducible) << row.name;
+    EXPECT_EQ(CanReduce(*type, ReduceOp::kMin), row.reducible && !is_complex) << row.name;
   }
 }
 
@@ -102,13 +107,13 @@ TEST(ReduceOp, Table_HasTheReferenceSystemsNumbersWithoutAdasum) {
 TEST(Types, NumbersOutsideTheTables_AreNothing) {
   // 256 + n would be n again if a number were cut to the enum's byte before it is looked up.
   const std::vector<std::uint64_t> numbers = {
-      11, 12, 255, 256, 257, 260, std::numeric_limits<std::uint64_t>::max()};
+      15, 16, 255, 256, 257, 260, std::numeric_limits<std::uint64_t>::max()};
   for (const std::uint64_t number : numbers) {
     EXPECT_FALSE(DataTypeFromInt(number).has_value()) << number;
     EXPECT_FALSE(CollectiveKindFromInt(number).has_value()) << number;
     EXPECT_FALSE(ReduceOpFromInt(number).has_value()) << number;
   }
-  EXPECT_FALSE(CollectiveKindFromInt(3).has_value());
+  EXPECT_FALSE(CollectiveKindFromInt(5).has_value());
   EXPECT_FALSE(ReduceOpFromInt(6).has_value());
 }
 

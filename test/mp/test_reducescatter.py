@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import horovod_tf.tensorflow as hvd
 from tensorflow_support import (
+    ORDERED,
     RANK,
     REDUCIBLE,
     SHAPES,
@@ -44,6 +45,8 @@ def test_every_rank_gets_its_rows_of_the_sum(dtype: tf.DType) -> None:
 @pytest.mark.parametrize("op", REDUCED, ids=lambda op: op.name.lower())
 @by_name(REDUCIBLE)
 def test_every_reduction_of_every_type(dtype: tf.DType, op: Any) -> None:
+    if op in (hvd.Min, hvd.Max) and dtype not in ORDERED:
+        pytest.skip("complex numbers have no order")
     inputs = [(np.arange(21).reshape(7, 3) + rank) % 3 + 1 for rank in range(SIZE)]
     found = hvd.reducescatter(inputs[RANK].astype(dtype.as_numpy_dtype), op=op)
     whole = REDUCED[op](np.stack(inputs), axis=0).astype(dtype.as_numpy_dtype)

@@ -34,12 +34,21 @@ std::optional<Enum> GetEnum(Table<Row> rows, Enum Row::*member, std::uint64_t va
 
 Table<DataTypeInfo> DataTypes() {
   static constexpr DataTypeInfo kRows[] = {
-      {DataType::kUInt8, "uint8", 1, true},       {DataType::kInt8, "int8", 1, true},
-      {DataType::kUInt16, "uint16", 2, false},    {DataType::kInt16, "int16", 2, false},
-      {DataType::kInt32, "int32", 4, true},       {DataType::kInt64, "int64", 8, true},
-      {DataType::kFloat16, "float16", 2, true},   {DataType::kFloat32, "float32", 4, true},
-      {DataType::kFloat64, "float64", 8, true},   {DataType::kBool, "bool", 1, false},
-      {DataType::kBFloat16, "bfloat16", 2, true},
+      {DataType::kUInt8, "uint8", 1, true, false},
+      {DataType::kInt8, "int8", 1, true, false},
+      {DataType::kUInt16, "uint16", 2, true, false},
+      {DataType::kInt16, "int16", 2, true, false},
+      {DataType::kInt32, "int32", 4, true, false},
+      {DataType::kInt64, "int64", 8, true, false},
+      {DataType::kFloat16, "float16", 2, true, false},
+      {DataType::kFloat32, "float32", 4, true, false},
+      {DataType::kFloat64, "float64", 8, true, false},
+      {DataType::kBool, "bool", 1, false, false},
+      {DataType::kBFloat16, "bfloat16", 2, true, false},
+      {DataType::kUInt32, "uint32", 4, true, false},
+      {DataType::kUInt64, "uint64", 8, true, false},
+      {DataType::kComplex64, "complex64", 8, true, true},
+      {DataType::kComplex128, "complex128", 16, true, true},
   };
   return Table(kRows);
 }
@@ -88,6 +97,11 @@ Table<ReduceOpInfo> ReduceOps() {
 const ReduceOpInfo& Info(ReduceOp op) { return GetRow(ReduceOps(), &ReduceOpInfo::op, op); }
 std::optional<ReduceOp> ReduceOpFromInt(std::uint64_t value) {
   return GetEnum(ReduceOps(), &ReduceOpInfo::op, value);
+}
+
+bool CanReduce(DataType type, ReduceOp op) {
+  const bool wants_order = op == ReduceOp::kMin || op == ReduceOp::kMax;
+  return Info(type).reducible && !(Info(type).is_complex && wants_order);
 }
 
 TensorShape TensorShape::OfRank(std::size_t rank) {

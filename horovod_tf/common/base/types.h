@@ -30,6 +30,10 @@ enum class DataType : std::uint8_t {
   kFloat64 = 8,
   kBool = 9,
   kBFloat16 = 10,
+  kUInt32 = 11,
+  kUInt64 = 12,
+  kComplex64 = 13,
+  kComplex128 = 14,
 };
 
 struct DataTypeInfo {
@@ -37,6 +41,7 @@ struct DataTypeInfo {
   std::string_view name;  // TensorFlow's name
   std::size_t size;       // bytes of one element
   bool reducible;         // has arithmetic: may be allreduced
+  bool is_complex;        // a real and an imaginary part, of half the size each: has no order
 };
 
 // All data types, in the order of their numbers.
@@ -90,6 +95,10 @@ struct ReduceOpInfo {
 Table<ReduceOpInfo> ReduceOps();
 const ReduceOpInfo& Info(ReduceOp op);
 std::optional<ReduceOp> ReduceOpFromInt(std::uint64_t value);
+
+// Whether there is such a reduction of this type: not without arithmetic, and no Min or Max without
+// an order.
+bool CanReduce(DataType type, ReduceOp op);
 
 // The host's memory, as opposed to a GPU's number (0, 1, ...).
 inline constexpr int kCpuDevice = -1;

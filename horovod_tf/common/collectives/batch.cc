@@ -15,8 +15,9 @@ std::size_t Batch::input_bytes() const {
 }
 
 Status Batch::CheckArithmetic() const {
-  if (!Info(kind).reduces || Info(dtype).reducible) return Status::Ok();
-  return Status::Unimplemented(std::string(Info(dtype).name) + " has no arithmetic");
+  if (!Info(kind).reduces || CanReduce(dtype, reduce_op)) return Status::Ok();
+  return Status::Unimplemented(std::string(Info(dtype).name) +
+                               (Info(dtype).reducible ? " has no order" : " has no arithmetic"));
 }
 
 Reduction Batch::reduction(int ranks) const {

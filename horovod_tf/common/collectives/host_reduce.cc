@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "horovod_tf/common/base/check.h"
 #include "horovod_tf/common/collectives/reduce_kernels.h"
@@ -24,7 +25,23 @@ FoldFunction FindKernel(InstructionSet set, DataType dtype, ReduceOp op) {
 
 bool IsFloating(DataType dtype) {
   return dtype == DataType::kFloat16 || dtype == DataType::kBFloat16 ||
-         dtype == DataType::kFloat32 || dtype == DataType::kFloat64;
+         dtype == DataType::kFloat32 || dtype == DataType::kFloat64 || Info(dtype).is_complex;
+}
+
+// Elements of a block of this type, whose partial results fit.
+std::size_t BlockElements(DataType dtype) {
+  return dtype == DataType::kComplex128 ? kBlockElements / 2 : kBlockElements;
+}
+
+// Sums and averages of complex numbers are those of their parts, which are twice as many.
+bool IsReducedByParts(const Reduction& reduction) {
+  return Info(reduction.dtype).is_complex &&
+         (reduction.op == ReduceOp::kSum || reduction.op == ReduceOp::kAverage);
+}
+Reduction OfParts(Reduction reduction) {
+  reduction.dtype =
+      reduction.dtype == DataType::kComplex64 ? DataType::kFloat32 : DataType::kFloat64;
+  return reduction;
 }
 
 int DivisorOf(const Reduction& reduction) {
@@ -93,7 +110,8 @@ void ScaleAndDivideAs(unsigned char* block, std::size_t elements, int divisor, d
     Integer value;
     std::memcpy(&value, block + i * sizeof value, sizeof value);
     if (divisor != 1) {
-      value = static_cast<Integer>(static_cast<std::int64_t>(value) / divisor);
+      using Widest = std::conditional_t<std::is_signed_v<Integer>, std::int64_t, std::uint64_t>;
+      value = static_cast<Integer>(static_cast<Widest>(value) / static_cast<Widest>(divisor));
     }
     if (factor != 1.0) value = ScaleInteger(value, factor);
     std::memcpy(block + i * sizeof value, &value, sizeof value);
@@ -102,14 +120,23 @@ void ScaleAndDivideAs(unsigned char* block, std::size_t elements, int divisor, d
 
 void ScaleAndDivide(DataType dtype, unsigned char* block, std::size_t elements, int divisor,
                     double factor) {
-  if (dtype == DataType::kUInt8) {
-    ScaleAndDivideAs<std::uint8_t>(block, elements, divisor, factor);
-  } else if (dtype == DataType::kInt8) {
-    ScaleAndDivideAs<std::int8_t>(block, elements, divisor, factor);
-  } else if (dtype == DataType::kInt32) {
-    ScaleAndDivideAs<std::int32_t>(block, elements, divisor, factor);
-  } else {
-    ScaleAndDivideAs<std::int64_t>(block, elements, divisor, factor);
+  switch (dtype) {
+    case DataType::kUInt8:
+      return ScaleAndDivideAs<std::uint8_t>(block, elements, divisor, factor);
+    case DataType::kInt8:
+      return ScaleAndDivideAs<std::int8_t>(block, elements, divisor, factor);
+    case DataType::kUInt16:
+      return ScaleAndDivideAs<std::uint16_t>(block, elements, divisor, factor);
+    case DataType::kInt16:
+      return ScaleAndDivideAs<std::int16_t>(block, elements, divisor, factor);
+    case DataType::kUInt32:
+      return ScaleAndDivideAs<std::uint32_t>(block, elements, divisor, factor);
+    case DataType::kInt32:
+      return ScaleAndDivideAs<std::int32_t>(block, elements, divisor, factor);
+    case DataType::kUInt64:
+      return ScaleAndDivideAs<std::uint64_t>(block, elements, divisor, factor);
+    default:
+      return ScaleAndDivideAs<std::int64_t>(block, elements, divisor, factor);
   }
 }
 
@@ -176,6 +203,9 @@ void ReduceWith(InstructionSet set, const Reduction& reduction,
                 const std::vector<const void*>& inputs, std::size_t elements, void* out) {
   HVD_CHECK(!inputs.empty(), "a reduction of nothing");
   HVD_CHECK(reduction.divisor >= 1, "an average over no ranks");
+  if (IsReducedByParts(reduction)) {
+    return ReduceWith(set, OfParts(reduction), inputs, 2 * elements, out);
+  }
   const FoldFunction fold = FindKernel(set, reduction.dtype, reduction.op);
   HVD_CHECK(fold != nullptr,
             "a reduction of a type without arithmetic, or an instruction set "
@@ -192,7 +222,8 @@ void ReduceWith(InstructionSet set, const Reduction& reduction,
     return;
   }
   FoldStep step = StepWithFactors(reduction);
-  const std::size_t block = inputs.size() <= kMaxFoldInputs ? elements : kBlockElements;
+  const std::size_t block =
+      inputs.size() <= kMaxFoldInputs ? elements : BlockElements(reduction.dtype);
   for (std::size_t begin = 0; begin < elements; begin += block) {
     step.elements = std::min(block, elements - begin);
     step.out = At(out, begin * size);

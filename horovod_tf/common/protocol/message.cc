@@ -47,6 +47,12 @@ Status ValidateTypes(const Request& request) {
     return Invalid(request, "data type " + std::string(Info(request.dtype).name) + " cannot be " +
                                 Reduced(request.kind) + "; cast it to a type with arithmetic.");
   }
+  if (Info(request.kind).reduces && !CanReduce(request.dtype, request.reduce_op)) {
+    return Invalid(request, std::string(Info(request.reduce_op).name) + " of " +
+                                std::string(Info(request.dtype).name) +
+                                ": complex numbers have no order; reduce their real and imaginary "
+                                "parts on their own.");
+  }
   return Status::Ok();
 }
 

@@ -9,6 +9,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendReduceContract);
 TEST_P(BackendReduceContract, AllreduceOfEveryOpAndShape_MatchesTheClosedForm) {
   OnEveryRank([this](ContractRank& rank) {
     for (const ReduceOpInfo& op : ReduceOps()) {
+      if (!CanReduce(dtype(), op.op)) continue;
       for (const TensorShape& shape : ContractShapes()) {
         for (bool in_place : {false, true}) {
           SCOPED_TRACE(std::string(op.name) + " " + shape.ToString());
@@ -26,7 +27,7 @@ TEST_P(BackendReduceContract, AllreduceOfFusedTensors_MatchesTheClosedForm) {
     for (bool in_place : {false, true}) {
       CheckAllreduce(rank, ReduceOp::kSum, {{17}, {2, 3}, {}}, in_place);
       CheckAllreduce(rank, ReduceOp::kAverage, ContractShapes(), in_place);
-      CheckAllreduce(rank, ReduceOp::kMax, {{0}, {0, 3}}, in_place);
+      CheckAllreduce(rank, ReduceOp::kProduct, {{0}, {0, 3}}, in_place);
       CheckAllreduce(rank, ReduceOp::kSum, many, in_place);
     }
   });
@@ -102,6 +103,7 @@ TEST_P(BackendContract, BroadcastFromEveryRoot_GivesTheRootsBytes) {
 TEST_P(BackendReduceContract, ReducescatterOfEveryOpAndShape_GivesEachRankItsRows) {
   OnEveryRank([this](ContractRank& rank) {
     for (const ReduceOpInfo& op : ReduceOps()) {
+      if (!CanReduce(dtype(), op.op)) continue;
       for (const TensorShape& shape : ContractShapes()) {
         if (shape.rank() == 0) continue;
         SCOPED_TRACE(std::string(op.name) + " " + shape.ToString());

@@ -2,6 +2,7 @@
 #ifndef HOROVOD_TF_TEST_CPP_CONTRACT_TYPED_VALUES_H_
 #define HOROVOD_TF_TEST_CPP_CONTRACT_TYPED_VALUES_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -30,10 +31,16 @@ inline void StoreValue(DataType dtype, std::int64_t value, Bytes* bytes, std::si
     case DataType::kUInt16:
     case DataType::kInt16:
       return StoreAs(static_cast<std::uint16_t>(value), bytes, index);
+    case DataType::kUInt32:
     case DataType::kInt32:
       return StoreAs(static_cast<std::uint32_t>(value), bytes, index);
+    case DataType::kUInt64:
     case DataType::kInt64:
       return StoreAs(value, bytes, index);
+    case DataType::kComplex64:  // products of real numbers are as easy as sums
+      return StoreAs(std::array<float, 2>{static_cast<float>(value), 0}, bytes, index);
+    case DataType::kComplex128:
+      return StoreAs(std::array<double, 2>{static_cast<double>(value), 0}, bytes, index);
     case DataType::kFloat16:
       return StoreAs(FloatToHalf(static_cast<float>(value)), bytes, index);
     case DataType::kBFloat16:
