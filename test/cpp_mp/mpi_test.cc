@@ -119,6 +119,38 @@ TEST(MpiBackend, AllreduceOfSeveralSegments_IsRightInPlaceAndNot) {
   }
 }
 
+// Rows of an odd number of elements, and one more of them on the first rank.
+TEST(MpiBackend, ReducescatterOfSeveralSegments_IsRightInEveryRow) {
+  const std::shared_ptr<MpiWorld> world = OpenWorld();
+  const std::unique_ptr<CollectiveBackend> backend = MakeMpiBackend(world, 700001);
+  const int size = world->size();
+  const std::int64_t columns = 777;
+  const std::int64_t rows = 300 * size + 1;
+  ContractContext context(std::chrono::steady_clock::now() + kDeadline);
+  std::vector<std::int64_t> input(static_cast<std::size_t>(rows * columns));
+  for (std::size_t i = 0; i < input.size(); ++i) input[i] = Own(world->rank(), i);
+  const std::int64_t share = RowsOfShare(rows, world->rank(), size);
+  std::vector<std::int64_t> output(static_cast<std::size_t>(share * columns), -1);
+  Batch batch;
+  batch.kind = CollectiveKind::kReducescatter;
+  batch.dtype = DataType::kInt64;
+  batch.tensors.push_back({"shared",
+                           {DataType::kInt64, {rows, columns}, input.data()},
+                           {DataType::kInt64, {share, columns}, output.data()},
+                           {}});
+  const Status status = backend->Run(batch, context);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(context.activities(), std::vector<std::string>{"MPI_REDUCESCATTER"});
+  const auto first =
+      static_cast<std::size_t>(BeginOfShare(rows, world->rank(), size) * columns);
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    const std::int64_t ranks = size * (size - 1) / 2;
+    ASSERT_EQ(output[i],
+              static_cast<std::int64_t>((first + i) % 1013) * 7 * size + ranks * 1000003)
+        << i;
+  }
+}
+
 // A peer that never comes: the others leave when they hear that the job has failed.
 TEST(MpiBackend, PeerThatNeverComes_IsLeftWhenInterrupted) {
   const std::shared_ptr<MpiWorld> world = OpenWorld();
