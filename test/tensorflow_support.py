@@ -106,7 +106,7 @@ every_way = pytest.mark.parametrize(
 
 
 def total_dot(a: Any, b: Any) -> Any:
-    """The inner product of what all ranks have; the adjoint A* of A has <A x, y> = <x, A* y> for all of them together."""
+    """The inner product of what all ranks have: the adjoint A* of A has <A x, y> = <x, A* y> in that."""
     return hvd.allreduce(tf.reduce_sum(a * b), op=hvd.Sum, name="total_dot").numpy()
 
 

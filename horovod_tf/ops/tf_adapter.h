@@ -20,8 +20,8 @@ TensorShape FromTensorFlow(const tensorflow::TensorShape& shape);
 // The tensor's own buffer. REQUIRES: FromTensorFlow(tensor.dtype()) has a value.
 TensorView ViewOf(const tensorflow::Tensor& tensor);
 
-// Allocates an output of a kernel that is running asynchronously; the numbers of rows that came from
-// each rank are the output after it, of a kernel that has it.
+// Allocates an output of a kernel that is running asynchronously; the numbers of rows that came
+// from each rank are the output after it, of a kernel that has it.
 //
 // Thread rule: one thread at a time, and only before the kernel's done() has been called: the
 // kernel's context lives that long.

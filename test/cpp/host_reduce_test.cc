@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "horovod_tf/common/collectives/half.h"
@@ -107,7 +108,10 @@ Integer DefineInteger(const Reduction& r, const std::vector<Integer>& inputs) {
         result = static_cast<Integer>(a + b);
     }
   }
-  if (r.op == ReduceOp::kAverage) result = static_cast<Integer>(result / r.divisor);
+  using Widest = std::conditional_t<std::is_signed_v<Integer>, std::int64_t, std::uint64_t>;
+  if (r.op == ReduceOp::kAverage) {
+    result = static_cast<Integer>(static_cast<Widest>(result) / static_cast<Widest>(r.divisor));
+  }
   return DefineScaled(result, r.postscale);
 }
 

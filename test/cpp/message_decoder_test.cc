@@ -74,8 +74,7 @@ Log FullLog() {
   return {77,
           {DefineRecord{8, Gather()}, DefineRecord{200, Reduce()}, ExecuteRecord{{1, 2, 3, 9}},
            ExecuteRecord{sparse}, ExecuteOnceRecord{Gather()}, ExecuteOnceRecord{Exchange()},
-           ForgetRecord{{4, 6}},
-           ErrorRecord{{"x", "y"}, Status::FailedPrecondition("because")},
+           ForgetRecord{{4, 6}}, ErrorRecord{{"x", "y"}, Status::FailedPrecondition("because")},
            ErrorRecord{{"z"}, Status::Cancelled("it is over"), {0, 2}},
            ShutdownRecord{1, Status::Unknown("over")}}};
 }

@@ -424,9 +424,10 @@ TEST(CompleteSplits, RowsAreDividedEvenlyWhereNothingElseWasSaid) {
   request.shape = {7, 2};
   const Status status = CompleteSplits(&request, kWorld);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(status.message().find("dimension 0 (7) is not an even multiple of the number of workers "
-                                  "(3)"),
-            std::string::npos);
+  EXPECT_NE(
+      status.message().find("dimension 0 (7) is not an even multiple of the number of workers "
+                            "(3)"),
+      std::string::npos);
   request.shape = {};
   EXPECT_TRUE(CompleteSplits(&request, kWorld).ok());
 }

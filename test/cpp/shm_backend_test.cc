@@ -343,8 +343,8 @@ TEST(ShmBackend, EveryKind_NamesItsActivity) {
     }
   });
   EXPECT_EQ(world->context(0).activities(),
-            (std::vector<std::string>{"SHM_ALLREDUCE", "SHM_ALLGATHER", "SHM_BCAST",
-                                      "SHM_ALLTOALL", "SHM_REDUCESCATTER"}));
+            (std::vector<std::string>{"SHM_ALLREDUCE", "SHM_ALLGATHER", "SHM_BCAST", "SHM_ALLTOALL",
+                                      "SHM_REDUCESCATTER"}));
 }
 
 TEST(ShmBackend, WhatItCannotDo_IsRefusedWithTheReason) {

@@ -311,8 +311,7 @@ const BadEntry kBadEntries[] = {
        e->request.splits.assign(kWorldSize, 0);
      },
      "'bad': Sum of splits entries is less than dimension 0: 0 rows of 2"},
-    {"RowsThatCannotBeDivided",
-     [](TensorEntry* e) { e->request.kind = CollectiveKind::kAlltoall; },
+    {"RowsThatCannotBeDivided", [](TensorEntry* e) { e->request.kind = CollectiveKind::kAlltoall; },
      "'bad': dimension 0 (2) is not an even multiple"},
 };
 

@@ -20,10 +20,10 @@ TEST(DataType, Table_HasTheFixedNumbersNamesSizesAndArithmetic) {
     bool reducible;
   };
   const std::vector<Row> rows = {
-      {0, "uint8", 1, true},   {1, "int8", 1, true},      {2, "uint16", 2, true},
-      {3, "int16", 2, true},  {4, "int32", 4, true},     {5, "int64", 8, true},
-      {6, "float16", 2, true}, {7, "float32", 4, true},   {8, "float64", 8, true},
-      {9, "bool", 1, false},   {10, "bfloat16", 2, true}, {11, "uint32", 4, true},
+      {0, "uint8", 1, true},   {1, "int8", 1, true},       {2, "uint16", 2, true},
+      {3, "int16", 2, true},   {4, "int32", 4, true},      {5, "int64", 8, true},
+      {6, "float16", 2, true}, {7, "float32", 4, true},    {8, "float64", 8, true},
+      {9, "bool", 1, false},   {10, "bfloat16", 2, true},  {11, "uint32", 4, true},
       {12, "uint64", 8, true}, {13, "complex64", 8, true}, {14, "complex128", 16, true},
   };
   ASSERT_EQ(DataTypes().size(), rows.size());
@@ -64,11 +64,10 @@ TEST(CollectiveKind, Table_HasTheFixedNumbersLabelsAndRules) {
     EXPECT_EQ(row.gathers_rows, row.kind == CollectiveKind::kAllgather) << row.name;
     EXPECT_EQ(row.has_root, row.kind == CollectiveKind::kBroadcast) << row.name;
     EXPECT_EQ(row.splits_rows, row.kind == CollectiveKind::kAlltoall) << row.name;
-    EXPECT_EQ(row.reduces, row.kind == CollectiveKind::kAllreduce ||
-                               row.kind == CollectiveKind::kReducescatter)
+    EXPECT_EQ(row.reduces,
+              row.kind == CollectiveKind::kAllreduce || row.kind == CollectiveKind::kReducescatter)
         << row.name;
-    EXPECT_EQ(row.changes_rows,
-              row.rows_differ() || row.kind == CollectiveKind::kReducescatter)
+    EXPECT_EQ(row.changes_rows, row.rows_differ() || row.kind == CollectiveKind::kReducescatter)
         << row.name;
   }
 }

@@ -141,12 +141,10 @@ TEST(MpiBackend, ReducescatterOfSeveralSegments_IsRightInEveryRow) {
   const Status status = backend->Run(batch, context);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(context.activities(), std::vector<std::string>{"MPI_REDUCESCATTER"});
-  const auto first =
-      static_cast<std::size_t>(BeginOfShare(rows, world->rank(), size) * columns);
+  const auto first = static_cast<std::size_t>(BeginOfShare(rows, world->rank(), size) * columns);
   for (std::size_t i = 0; i < output.size(); ++i) {
     const std::int64_t ranks = size * (size - 1) / 2;
-    ASSERT_EQ(output[i],
-              static_cast<std::int64_t>((first + i) % 1013) * 7 * size + ranks * 1000003)
+    ASSERT_EQ(output[i], static_cast<std::int64_t>((first + i) % 1013) * 7 * size + ranks * 1000003)
         << i;
   }
 }

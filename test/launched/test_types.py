@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from launching import launch_script, needs_mpirun
 from support import ROOT
 
 DOCUMENT = ROOT / "docs/types.md"
 # What runs where: a job of one process, ranks of one host, and the same without shared memory.
-BACKENDS: dict[str, tuple[int, dict[str, str]]] = {
+BACKENDS: dict[str, tuple[int, dict[str, Any]]] = {
     "local": (1, {}),
     "shm": (2, {}),
     "mpi": (2, {"HOROVOD_TF_SHM_DISABLE": "1"}),
 }
-TYPES = (
-    "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 "
-    "float16 bfloat16 float32 float64 complex64 complex128"
-).split()
+TYPES = [
+    *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+]
 TRY_ALL = """
 import json
 collectives = {
@@ -43,7 +44,7 @@ say(json.dumps({what: [name for name in TYPES if runs(call, name)] for what, cal
 """
 
 
-def types_that_run(ranks: int, variables: dict[str, str]) -> dict[str, list[str]]:
+def types_that_run(ranks: int, variables: dict[str, Any]) -> dict[str, list[str]]:
     """By collective, as rank 0 has found out."""
     job = launch_script(ranks, f"TYPES = {TYPES}\n{TRY_ALL}", **variables)
     assert job.status == 0, job

@@ -177,4 +177,7 @@ def test_rows_that_cannot_be_divided_are_an_error() -> None:
 def test_ranks_that_disagree_are_all_told(shape: tuple[int, ...], dtype: tf.DType, text: str) -> None:
     with pytest.raises(tf.errors.FailedPreconditionError, match=text):
         hvd.alltoall(values(shape, dtype), name="disagreement")
-    assert_same(hvd.alltoall(values((SIZE,), tf.int32), name="disagreement").numpy()[:1], values((RANK + 1,), tf.int32, 0)[RANK:])
+    assert_same(
+        hvd.alltoall(values((SIZE,), tf.int32), name="disagreement").numpy()[:1],
+        values((RANK + 1,), tf.int32, 0)[RANK:],
+    )

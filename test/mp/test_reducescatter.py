@@ -47,7 +47,7 @@ def test_every_rank_gets_its_rows_of_the_sum(dtype: tf.DType) -> None:
 def test_every_reduction_of_every_type(dtype: tf.DType, op: Any) -> None:
     if op in (hvd.Min, hvd.Max) and dtype not in ORDERED:
         pytest.skip("complex numbers have no order")
-    inputs = [(np.arange(21).reshape(7, 3) + rank) % 3 + 1 for rank in range(SIZE)]
+    inputs: list[Any] = [(np.arange(21).reshape(7, 3) + rank) % 3 + 1 for rank in range(SIZE)]
     found = hvd.reducescatter(inputs[RANK].astype(dtype.as_numpy_dtype), op=op)
     whole = REDUCED[op](np.stack(inputs), axis=0).astype(dtype.as_numpy_dtype)
     assert_same(found.numpy(), own_rows(whole))
@@ -122,10 +122,14 @@ def test_ranks_need_not_group_alike() -> None:
 def test_gradient_is_the_adjoint(op: Any, grouped: bool) -> None:
     for rows in (0, 1, 5):
         x = tf.constant(np.random.default_rng(RANK).standard_normal((rows, 3)))
-        factors = {"prescale_factor": 0.5, "postscale_factor": 3.0}
+        factors: dict[str, Any] = {"prescale_factor": 0.5, "postscale_factor": 3.0}
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = hvd.grouped_reducescatter([x], op=op, **factors)[0] if grouped else hvd.reducescatter(x, op=op, **factors)
+            y = (
+                hvd.grouped_reducescatter([x], op=op, **factors)[0]
+                if grouped
+                else hvd.reducescatter(x, op=op, **factors)
+            )
         weights = tf.constant(np.random.default_rng(RANK + 100).standard_normal(y.shape))
         gradient = tape.gradient(y, x, output_gradients=weights)
         assert gradient.shape == x.shape

@@ -24,8 +24,8 @@ struct TensorView {
   }
 };
 
-// Allocates outputs whose size is known only after negotiation, of kinds whose output has other rows
-// than the input. Called on the background thread, each function at most once per tensor.
+// Allocates outputs whose size is known only after negotiation, of kinds whose output has other
+// rows than the input. Called on the background thread, each function at most once per tensor.
 class OpContext {
  public:
   virtual ~OpContext() = default;

@@ -63,7 +63,7 @@ struct CollectiveKindInfo {
   std::string_view label;            // "ALLREDUCE", as in error texts and in the timeline
   std::string_view negotiate_label;  // "NEGOTIATE_ALLREDUCE"
   bool fusable;                      // several ready tensors may become one operation
-  bool gathers_rows;                 // dimension 0 may differ between ranks; the output has all of it
+  bool gathers_rows;  // dimension 0 may differ between ranks; the output has all of it
   bool has_root;
   bool reduces;       // has a reduce operation and factors
   bool splits_rows;   // dimension 0 may differ; it is divided into what each rank gets

@@ -23,8 +23,8 @@ namespace horovod_tf {
 // exactly; integer scale factors other than 1 are applied in float64 and truncate toward zero,
 // saturating at the type's limits.
 //
-// complex64 and complex128 are computed in float32 and float64, part by part; a product is (ac - bd,
-// ad + bc), whatever is infinite.
+// complex64 and complex128 are computed in float32 and float64, part by part; a product is (ac -
+// bd, ad + bc), whatever is infinite.
 //
 // A single input without factors is copied bit for bit.
 struct Reduction {

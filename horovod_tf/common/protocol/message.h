@@ -173,8 +173,8 @@ Status DecodeMessage(std::string_view bytes, const DecodeLimits& limits, Message
 // to peers' requests too.
 Status ValidateRequest(const Request& request, int world_size);
 
-// Splits of a kind that splits rows, if none were given: dimension 0 divided evenly. InvalidArgument
-// if it cannot be.
+// Splits of a kind that splits rows, if none were given: dimension 0 divided evenly.
+// InvalidArgument if it cannot be.
 Status CompleteSplits(Request* request, int world_size);
 
 // Whether the rows of all ranks together are representable; InvalidArgument names the tensor.

@@ -22,9 +22,8 @@ Request Normal(Request request) {
 
 bool IsNormal(const Request& request) {
   if (!Info(request.kind).has_root && request.root_rank != 0) return false;
-  return Info(request.kind).reduces ||
-         (request.reduce_op == ReduceOp::kSum && request.prescale == 1.0 &&
-          request.postscale == 1.0);
+  return Info(request.kind).reduces || (request.reduce_op == ReduceOp::kSum &&
+                                        request.prescale == 1.0 && request.postscale == 1.0);
 }
 
 }  // namespace

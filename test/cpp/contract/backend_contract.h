@@ -214,8 +214,8 @@ class BackendContract : public testing::TestWithParam<ContractParam> {
       return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
     };
     const auto self = static_cast<std::size_t>(rank.rank);
-    const auto row_bytes = static_cast<std::ptrdiff_t>(Elements(RowsOf(1, row)) *
-                                                       Info(dtype()).size);
+    const auto row_bytes =
+        static_cast<std::ptrdiff_t>(Elements(RowsOf(1, row)) * Info(dtype()).size);
     const auto input_of = [&](std::size_t r) {
       return ContractData::Pattern(dtype(), static_cast<int>(r), 0,
                                    Elements(RowsOf(sum(splits[r]), row)));
