@@ -29,6 +29,7 @@ from horovod_tf.keras.values import allgather as allgather
 from horovod_tf.keras.values import allreduce as allreduce
 from horovod_tf.keras.values import broadcast as broadcast
 from horovod_tf.keras.values import broadcast_global_variables as broadcast_global_variables
+from horovod_tf.keras.values import reducescatter as reducescatter
 from horovod_tf.tensorflow.compression import Compression as Compression
 from horovod_tf.tensorflow.functions import broadcast_variables as broadcast_variables
 from horovod_tf.tensorflow.objects import allgather_object as allgather_object

@@ -9,6 +9,7 @@ import tensorflow as tf
 from horovod_tf.tensorflow import collectives, functions, mpi_ops
 from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.evaluation import evaluate
+from horovod_tf.tensorflow.reductions import Average
 
 
 def allreduce(
@@ -42,6 +43,11 @@ def allgather(value: Any, name: str | None = None) -> Any:
 def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
     """The value of rank `root_rank`; an array. As of `horovod_tf.tensorflow`."""
     return evaluate(lambda: mpi_ops.broadcast(value, root_rank, name or "HorovodKerasBroadcast"))
+
+
+def reducescatter(value: Any, name: str | None = None, op: int = Average) -> Any:
+    """This rank's share of the rows of a reduced value; an array. As of `horovod_tf.tensorflow`."""
+    return evaluate(lambda: collectives.reducescatter(value, name=name or "HorovodKerasReducescatter", op=op))
 
 
 def broadcast_global_variables(root_rank: int) -> None:

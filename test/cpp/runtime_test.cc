@@ -440,11 +440,17 @@ TEST(Runtime, Timeline_HasNegotiationAndOperation) {
     Solo solo([&](RuntimeOptions* options) { options->config.timeline_path = path; });
     ASSERT_TRUE(solo.runtime->Start().ok());
     ASSERT_TRUE(solo.Add("layer/weights")->Wait());
+    for (const CollectiveKindInfo& kind : CollectiveKinds()) {
+      const TestSpec spec{"kind/" + std::string(kind.name), kind.kind};
+      ASSERT_TRUE(Submit(*solo.runtime, spec, 0, 1)->Wait());
+    }
   }
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
-  for (const char* part : {"layer/weights", "NEGOTIATE_ALLREDUCE", "\"ALLREDUCE\""}) {
+  for (const char* part :
+       {"layer/weights", "NEGOTIATE_ALLREDUCE", "\"ALLREDUCE\"", "NEGOTIATE_ALLTOALL",
+        "\"ALLTOALL\"", "NEGOTIATE_REDUCESCATTER", "\"REDUCESCATTER\""}) {
     EXPECT_NE(text.str().find(part), std::string::npos) << part << " in " << text.str();
   }
 }

@@ -207,6 +207,7 @@ def test_values() -> None:
     assert hvd.allreduce(np.ones(3), op=hvd.Sum, compression=hvd.Compression.fp16).tolist() == [SIZE] * 3
     assert hvd.allgather([RANK], "rows").tolist() == list(range(SIZE))
     assert hvd.broadcast(RANK, SIZE - 1) == SIZE - 1
+    assert hvd.reducescatter(np.arange(SIZE) * SIZE).tolist() == [RANK * SIZE]
     with pytest.raises(RuntimeError, match="broadcast_variables"):
         hvd.broadcast_global_variables(0)
 

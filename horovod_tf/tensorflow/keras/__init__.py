@@ -30,6 +30,7 @@ from horovod_tf.keras import mpi_enabled as mpi_enabled
 from horovod_tf.keras import mpi_threads_supported as mpi_threads_supported
 from horovod_tf.keras import nccl_built as nccl_built
 from horovod_tf.keras import rank as rank
+from horovod_tf.keras import reducescatter as reducescatter
 from horovod_tf.keras import rocm_built as rocm_built
 from horovod_tf.keras import shutdown as shutdown
 from horovod_tf.keras import size as size
