@@ -131,7 +131,7 @@ Table<IgnoredVariable> IgnoredVariables() {
       {"HOROVOD_ENABLE_ASYNC_COMPLETION", "completion never blocks on the device"},
       {"HOROVOD_ENABLE_XLA_OPS", "there are no XLA operations"},
       {"HOROVOD_DISABLE_NVTX_RANGES", "there are no NVTX ranges"},
-      {"HOROVOD_DYNAMIC_PROCESS_SETS", "there are no process sets"},
+      {"HOROVOD_DYNAMIC_PROCESS_SETS", "process sets can always be added"},
       {"HOROVOD_ELASTIC", "the number of ranks is fixed for the life of a job"},
       {"HOROVOD_ELASTIC_*", "the number of ranks is fixed for the life of a job"},
       {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", "there is no Adasum"},
