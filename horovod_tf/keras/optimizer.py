@@ -7,6 +7,7 @@ from typing import Any
 
 from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.gradient_reduction import GradientReduction
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, global_process_set
 from horovod_tf.tensorflow.reductions import Average
 
 
@@ -84,6 +85,7 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
     sparse_as_dense: bool = False,
     gradient_predivide_factor: float = 1.0,
     op: int = Average,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Makes `optimizer` average gradients over all ranks before it applies them, and returns it.
 
@@ -107,6 +109,7 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
         sparse_as_dense: Whether `tf.IndexedSlices` are made dense first.
         gradient_predivide_factor: Of an average: gradients are divided by it before they are added up.
         op: Average or Sum.
+        process_set: Whose ranks average. The others apply their own gradients.
 
     Raises:
         ValueError: this is no Keras optimizer, or one that averages already; or op and gradient_predivide_factor do
@@ -129,7 +132,7 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
         "__doc__": base.__doc__,
         "_hvd_scope": f"{name or 'Distributed' + base.__name__}_Allreduce",
         "_hvd_reduction": GradientReduction(
-            device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor
+            device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, process_set
         ),
     }
     optimizer.__class__ = type(base.__name__, (*offered.values(), base), members)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from horovod_tf.tensorflow.collectives import allreduce
 from horovod_tf.tensorflow.compression import Compression, Compressor
-from horovod_tf.tensorflow.mpi_ops import _grouped_allreduce, size
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, _grouped_allreduce, global_process_set, id_of
 from horovod_tf.tensorflow.reductions import Average, ReduceOp, Sum, reduction
 
 # Larger gradients are reduced alone, so that they travel while others are computed. A group is not there before its
@@ -60,6 +60,7 @@ class GradientReduction:
         op: Average or Sum.
         gradient_predivide_factor: Of an average: gradients are divided by it before they are added up, and the sum by
             the number of ranks and multiplied by it behind.
+        process_set: Whose ranks reduce them. On the others they stay as they are.
 
     Raises:
         ValueError: these do not go together.
@@ -71,6 +72,7 @@ class GradientReduction:
     sparse_as_dense: bool = False
     op: int = Average
     gradient_predivide_factor: float = 1.0
+    process_set: ProcessSet = global_process_set
 
     def __post_init__(self) -> None:
         if reduction(None, self.op) not in (Average, Sum):
@@ -91,7 +93,9 @@ class GradientReduction:
         }
 
     def reduce(self, gradients: list[Any], scope: str) -> list[Any]:
-        """The reduced gradients, under name scope `scope`; None stays None. In a job of one, the gradients themselves.
+        """The reduced gradients, under name scope `scope`; None stays None.
+
+        On a rank that is alone, or not in the process set, the gradients themselves.
 
         In a graph ranks match them by their places: TensorFlow's names of gradients have numbers that count what else
         a rank has built. Ranks need not group alike.
@@ -101,7 +105,8 @@ class GradientReduction:
                 gradients = [
                     tf.convert_to_tensor(one) if isinstance(one, tf.IndexedSlices) else one for one in gradients
                 ]
-            if size() == 1:
+            id_of(self.process_set)  # what is not registered has neither
+            if not self.process_set.included() or self.process_set.size() == 1:
                 return list(gradients)
             reduced: list[Any] = [None] * len(gradients)
             for places in groups_of(gradients):
@@ -121,12 +126,17 @@ class GradientReduction:
                     compression=self.compression,
                     op=ReduceOp(self.op),
                     name=None if names is None else names[0],
+                    process_set=self.process_set,
                     **self._factors,
                 )
             ]
         with tf.device(self.device_dense):
             compressed = [self.compression.compress(gradient) for gradient in group]
             results = _grouped_allreduce(
-                [one for one, _ in compressed], reduce_op=self.op, members=names, **self._factors
+                [one for one, _ in compressed],
+                reduce_op=self.op,
+                members=names,
+                process_set_id=id_of(self.process_set),
+                **self._factors,
             )
             return [self.compression.decompress(one, context) for one, (_, context) in zip(results, compressed)]

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.gradient_reduction import GradientReduction
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, global_process_set
 from horovod_tf.tensorflow.reductions import Average
 
 
@@ -31,6 +32,7 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
         sparse_as_dense: bool = False,
         op: int = Average,
         gradient_predivide_factor: float = 1.0,
+        process_set: ProcessSet = global_process_set,
     ) -> None:
         """Wraps `optimizer`.
 
@@ -44,6 +46,7 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
             sparse_as_dense: Whether `tf.IndexedSlices` are made dense first.
             op: Average or Sum.
             gradient_predivide_factor: Of an average: gradients are divided by it before they are added up.
+            process_set: Whose ranks average. The others apply their own gradients.
 
         Raises:
             ValueError: op and gradient_predivide_factor do not go together.
@@ -53,7 +56,7 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
         self._use_locking = use_locking
         self._optimizer = optimizer
         self._reduction = GradientReduction(
-            device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor
+            device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, process_set
         )
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.gradient_reduction import GradientReduction
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, global_process_set
 from horovod_tf.tensorflow.reductions import Average
 
 _SCOPE: Final = "DistributedGradientTape_Allreduce"
@@ -46,6 +47,7 @@ def DistributedGradientTape(  # noqa: N802 - the reference system's name
     sparse_as_dense: bool = False,
     op: int = Average,
     gradient_predivide_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Makes `gradtape` reduce the gradients that it gives over all ranks, and returns it.
 
@@ -60,6 +62,7 @@ def DistributedGradientTape(  # noqa: N802 - the reference system's name
         sparse_as_dense: Whether `tf.IndexedSlices` are made dense first.
         op: Average or Sum.
         gradient_predivide_factor: Of an average: gradients are divided by it before they are added up.
+        process_set: Whose ranks average. The others get their own gradients.
 
     Raises:
         ValueError: this is no tape, or one that reduces already; or op and gradient_predivide_factor do not go
@@ -71,7 +74,7 @@ def DistributedGradientTape(  # noqa: N802 - the reference system's name
     if not isinstance(gradtape, tf.GradientTape):
         raise ValueError(f"{base.__module__}.{base.__name__} is not a tf.GradientTape")
     reduction = GradientReduction(
-        device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor
+        device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, process_set
     )
     members = {"__module__": base.__module__, "__doc__": base.__doc__, "_hvd_reduction": reduction}
     gradtape.__class__ = type(base.__name__, (_Reducing, base), members)
