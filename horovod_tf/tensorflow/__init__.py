@@ -53,3 +53,8 @@ from horovod_tf.tensorflow.reductions import Min as Min
 from horovod_tf.tensorflow.reductions import Product as Product
 from horovod_tf.tensorflow.reductions import Sum as Sum
 from horovod_tf.tensorflow.tape import DistributedGradientTape as DistributedGradientTape
+from horovod_tf.tensorflow.topology import local_rank_op as local_rank_op
+from horovod_tf.tensorflow.topology import local_size_op as local_size_op
+from horovod_tf.tensorflow.topology import process_set_included_op as process_set_included_op
+from horovod_tf.tensorflow.topology import rank_op as rank_op
+from horovod_tf.tensorflow.topology import size_op as size_op

@@ -48,6 +48,14 @@ OP_TYPES: Final = (
     "HorovodReducescatter",
     "HorovodGroupedReducescatter",
 )
+# What they say is found out when they run. They wait for nobody.
+QUERY_TYPES: Final = (
+    "HorovodSize",
+    "HorovodProcessSetIncluded",
+    "HorovodRank",
+    "HorovodLocalRank",
+    "HorovodLocalSize",
+)
 _BUILD_IT: Final = (
     "run `make ops PYTHON=<this Python>` in the source tree, or `pip install --no-build-isolation --force-reinstall .`"
 )
@@ -88,7 +96,7 @@ def _load() -> Any:
         raise ImportError(f"{path} cannot be loaded ({error.message}): {_BUILD_IT}", path=str(path)) from error
 
 
-keep_concurrent(OP_TYPES)
+keep_concurrent((*OP_TYPES, *QUERY_TYPES))
 _ops: Final = _load()
 interrupts.waits_in("tensorflow")
 interrupts.waits_in(_ops.__name__)  # eager operations
