@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,8 @@ PROTOTYPES: Final[dict[str, tuple[list[Any], Any]]] = {
         [ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_int],
         ctypes.c_int,
     ),
+    "horovod_start_timeline": ([ctypes.c_char_p], ctypes.c_int),
+    "horovod_stop_timeline": ([], ctypes.c_int),
     "horovod_status": ([], ctypes.c_char_p),
     "horovod_interrupt": ([ctypes.c_char_p], None),
     "horovod_last_error": ([], ctypes.c_char_p),
@@ -310,6 +313,34 @@ def process_set_ids() -> list[int]:
     ids = _numbers([0] * _ask("horovod_process_set_ids", None, 0))
     count = _ask("horovod_process_set_ids", ids, len(ids))
     return list(ids)[:count]
+
+
+def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
+    """From now on rank 0 writes a Chrome trace of what every tensor is doing.
+
+    Any rank may call it; on others nothing happens. What is under way may lack its beginning. Another file that is
+    written is finished; the same one again changes nothing. `HOROVOD_TIMELINE` writes one from the start.
+
+    Args:
+        file_path: The file, which is replaced.
+        mark_cycles: Of no use: there are no cycles, as work is started by messages.
+
+    Raises:
+        ValueError: before `init()`, or the file cannot be made.
+    """
+    del mark_cycles
+    if _library.horovod_start_timeline(os.fsencode(file_path)) != 0:
+        _raise_last_error()
+
+
+def stop_timeline() -> None:
+    """Finishes the timeline's file; harmless when there is none.
+
+    Raises:
+        ValueError: before `init()`.
+    """
+    if _library.horovod_stop_timeline() != 0:
+        _raise_last_error()
 
 
 def mpi_threads_supported() -> bool:

@@ -178,6 +178,15 @@ int horovod_process_set_ranks(int id, int* ranks, int n) {
   return AskSet(id, [&](const ProcessSetView& set) { return Write(set.ranks, ranks, n); });
 }
 
+int horovod_start_timeline(const char* path) {
+  return Guarded([path] {
+    if (path != nullptr && *path != '\0') return horovod_tf::ProcessStartTimeline(path);
+    return Status::InvalidArgument("a timeline needs the path of a file");
+  });
+}
+
+int horovod_stop_timeline(void) { return Guarded(horovod_tf::ProcessStopTimeline); }
+
 const char* horovod_status(void) {
   // As with errors: each thread has its own, without a destructor.
   thread_local char text[16384];

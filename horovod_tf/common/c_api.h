@@ -67,6 +67,12 @@ HVD_EXPORT int horovod_process_set_ids(int* ids, int n);
 /* The set's size; writes the first n of its ranks, which are the job's. */
 HVD_EXPORT int horovod_process_set_ranks(int id, int* ranks, int n);
 
+/* From now on rank 0 writes a timeline to this file (UTF-8, ended by a zero byte); on other ranks
+ * nothing happens. Another file that it writes is finished; the same one again changes nothing. */
+HVD_EXPORT int horovod_start_timeline(const char* path);
+/* Finishes the file; harmless when there is none. */
+HVD_EXPORT int horovod_stop_timeline(void);
+
 /* What this rank does and waits for, for how long, who is missing, and the environment in force:
  * several lines. SIGUSR1 prints the same to standard error, if nobody else handles it. */
 HVD_EXPORT const char* horovod_status(void);

@@ -41,7 +41,9 @@ from horovod_tf.tensorflow.mpi_ops import rank as rank
 from horovod_tf.tensorflow.mpi_ops import remove_process_set as remove_process_set
 from horovod_tf.tensorflow.mpi_ops import shutdown as shutdown
 from horovod_tf.tensorflow.mpi_ops import size as size
+from horovod_tf.tensorflow.mpi_ops import start_timeline as start_timeline
 from horovod_tf.tensorflow.mpi_ops import status as status
+from horovod_tf.tensorflow.mpi_ops import stop_timeline as stop_timeline
 from horovod_tf.tensorflow.objects import allgather_object as allgather_object
 from horovod_tf.tensorflow.objects import broadcast_object as broadcast_object
 from horovod_tf.tensorflow.objects import broadcast_object_fn as broadcast_object_fn

@@ -28,7 +28,9 @@ from horovod_tf.common.basics import mpi_threads_supported as mpi_threads_suppor
 from horovod_tf.common.basics import rank as rank
 from horovod_tf.common.basics import shutdown as shutdown
 from horovod_tf.common.basics import size as size
+from horovod_tf.common.basics import start_timeline as start_timeline
 from horovod_tf.common.basics import status as status
+from horovod_tf.common.basics import stop_timeline as stop_timeline
 from horovod_tf.common.process_sets import ProcessSet as ProcessSet
 from horovod_tf.common.process_sets import add_process_set as add_process_set
 from horovod_tf.common.process_sets import global_process_set as global_process_set

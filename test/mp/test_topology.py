@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import horovod_tf.tensorflow as hvd
+from horovod_tf.common.process_sets import id_of
 from tensorflow_support import RANK, SIZE, graph_session
 
 QUERIES = [
@@ -35,7 +36,7 @@ def test_process_sets() -> None:
     if SIZE == 1:
         return
     one = hvd.add_process_set([0])
-    number = one.process_set_id
+    number = id_of(one)
     size = tf.function(lambda: hvd.size_op(number))
     assert size().numpy() == 1
     assert hvd.process_set_included_op(number).numpy() == int(RANK == 0)

@@ -19,7 +19,7 @@ constexpr double kSeconds = 1;
 constexpr ConfigVariable kVariables[] = {
     {"HOROVOD_TIMELINE", PathField{&Config::timeline_path}, "", "",
      "File for a Chrome trace of what every tensor is doing, written by rank 0. Open it in "
-     "chrome://tracing or Perfetto."},
+     "chrome://tracing or Perfetto. DYNAMIC: none; hvd.start_timeline may start one in any case."},
     {"HOROVOD_FUSION_THRESHOLD", IntegerField{&Config::fusion_threshold_bytes, 0, kMaxFusionBytes},
      "67108864", "bytes",
      "Small tensors that are ready together are combined into one operation of up to this size. "

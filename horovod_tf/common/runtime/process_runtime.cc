@@ -361,6 +361,18 @@ std::optional<std::vector<ProcessSetView>> ProcessSetList() {
   return job->sets->List();
 }
 
+Status ProcessStartTimeline(const std::string& path) {
+  const std::shared_ptr<Job> job = Process().CopyInitialized();
+  return job == nullptr ? ProcessNotInitialized() : job->runtime->StartTimeline(path);
+}
+
+Status ProcessStopTimeline() {
+  const std::shared_ptr<Job> job = Process().CopyInitialized();
+  if (job == nullptr) return ProcessNotInitialized();
+  job->runtime->StopTimeline();
+  return Status::Ok();
+}
+
 void ProcessEnqueue(std::vector<TensorEntry> group, int process_set) {
   const std::shared_ptr<Job> job = Process().Copy();
   if (job != nullptr && process_set == kWholeJob) {

@@ -58,6 +58,10 @@ HVD_EXPORT Status ProcessRemoveSet(int id);
 // Nothing where ProcessTopology says nothing.
 HVD_EXPORT std::optional<std::vector<ProcessSetView>> ProcessSetList();
 
+// As Runtime's, of the whole job; ProcessNotInitialized without one.
+HVD_EXPORT Status ProcessStartTimeline(const std::string& path);
+HVD_EXPORT Status ProcessStopTimeline();
+
 // As Runtime::Withdraw; nothing if there is no job.
 HVD_EXPORT void ProcessWithdraw(std::uint64_t ticket, std::string_view reason);
 

@@ -142,6 +142,15 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     const Status ended = AwaitEnd(options_.config.shutdown_timeout);
   }
 
+  Status StartTimeline(const std::string& path) {
+    if (transport_.rank() != 0) return Status::Ok();
+    TimelineOptions timeline;
+    timeline.path = path;
+    return timeline_.Reopen(timeline, clock_);
+  }
+
+  void StopTimeline() { timeline_.Close(); }
+
   std::string Describe() {
     StatusAnswer answer;
     answer.ended = Refusal();
@@ -193,7 +202,8 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     // After the timeline, whose thread has no reason to be where this one is.
     HVD_RETURN_IF_ERROR(BindThisThread(options_.config, topology_));
     loop_.emplace(LoopSurroundings{options_.config, clock_, logger_, transport_, options_.backends,
-                                   queue_, timeline_.get(), status_desk_});
+                                   queue_, transport_.rank() == 0 ? &timeline_ : nullptr,
+                                   status_desk_});
     lifecycle_.FinishStart();
     while (loop_->shutdown().ok()) {
       if (std::optional<std::string> reason = lifecycle_.TakeStopRequest()) {
@@ -216,10 +226,8 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void OpenTimeline() {
-    if (transport_.rank() != 0 || options_.config.timeline_path.empty()) return;
-    TimelineOptions timeline;
-    timeline.path = options_.config.timeline_path;
-    const Status status = Timeline::Open(timeline, clock_, &timeline_);
+    if (options_.config.timeline_path.empty()) return;
+    const Status status = StartTimeline(options_.config.timeline_path);
     if (!status.ok()) {
       logger_.Log(LogLevel::kWarning, "no timeline is written: " + status.message());
     }
@@ -313,7 +321,7 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
   Status left_behind_ HVD_GUARDED_BY(join_mutex_);  // not OK: nobody waits for the thread any more
 
   Topology topology_;  // constant from the end of the start on
-  std::unique_ptr<Timeline> timeline_;
+  Timeline timeline_;  // for any thread
   std::optional<ControlLoop> loop_;
 };
 
@@ -330,6 +338,8 @@ void Runtime::Interrupt(std::string_view reason) { impl_->Interrupt(reason); }
 Status Runtime::Stop(std::string_view reason) { return impl_->Stop(reason); }
 void Runtime::AskToStop(std::string_view reason) { impl_->AskToStop(reason); }
 EndFunction Runtime::Ender() { return impl_->Ender(); }
+Status Runtime::StartTimeline(const std::string& path) { return impl_->StartTimeline(path); }
+void Runtime::StopTimeline() { impl_->StopTimeline(); }
 std::string Runtime::Describe() { return impl_->Describe(); }
 RuntimeState Runtime::state() const { return impl_->state(); }
 Status Runtime::failure() const { return impl_->failure(); }

@@ -86,6 +86,13 @@ class Runtime {
   // Ends this runtime from outside: fails it, or asks it to stop. Harmless when it is gone.
   EndFunction Ender();
 
+  // From now on rank 0 writes a timeline to this file; on other ranks nothing happens. Another file
+  // that it writes is finished; the same one again changes nothing. An error if the file cannot be
+  // made.
+  Status StartTimeline(const std::string& path);
+  // Finishes the file, if there is one.
+  void StopTimeline();
+
   // What this rank does and waits for, who is missing, and the environment in force: for people.
   // Waits for the background thread and rank 0, but not for long.
   std::string Describe();
