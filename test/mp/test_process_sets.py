@@ -165,6 +165,28 @@ def test_gathers_and_broadcasts(mode: str, process_set: hvd.ProcessSet) -> None:
 
 
 @every_mode
+def test_rows_are_shared_among_the_set(mode: str, process_set: hvd.ProcessSet) -> None:
+    ranks = process_set.ranks or []
+    if not process_set.included():
+        return
+    count, place = len(ranks), ranks.index(RANK)
+    # Made inside, as functions name what they are given by numbers that count this rank's tensors.
+    own: Any = np.repeat(10 * RANK + np.arange(count), 2)
+    found = in_mode(mode, lambda: hvd.alltoall(tf.constant(own), process_set=process_set))
+    np.testing.assert_array_equal(found, np.repeat([10 * rank + place for rank in ranks], 2))
+    found, received = in_mode(
+        mode, lambda: hvd.alltoall(tf.constant(own), splits=[2] * count, process_set=process_set, name="splits")
+    )
+    np.testing.assert_array_equal(found, np.repeat([10 * rank + place for rank in ranks], 2))
+    np.testing.assert_array_equal(received, [2] * count)
+    total = np.sum([np.repeat(10 * rank + np.arange(count), 2) for rank in ranks], 0)
+    found = in_mode(mode, lambda: hvd.reducescatter(tf.constant(own), op=hvd.Sum, process_set=process_set))
+    np.testing.assert_array_equal(found, total[2 * place : 2 * place + 2])
+    found = in_mode(mode, lambda: hvd.grouped_reducescatter([tf.constant(own)], op=hvd.Sum, process_set=process_set))
+    np.testing.assert_array_equal(found[0], total[2 * place : 2 * place + 2])
+
+
+@every_mode
 def test_sparse_averages_are_over_the_set(mode: str, process_set: hvd.ProcessSet) -> None:
     ranks = process_set.ranks or []
     if not process_set.included():
@@ -211,6 +233,8 @@ def test_gradients_are_of_the_set(mode: str, process_set: hvd.ProcessSet) -> Non
         (lambda x: hvd.allreduce(x, op=hvd.Sum, process_set=process_set, name="a"), len(ranks)),
         (lambda x: hvd.allgather(x, process_set=process_set, name="g"), len(ranks)),
         (lambda x: hvd.broadcast(x, root, process_set=process_set, name="b"), len(ranks) * (root == RANK)),
+        (lambda x: hvd.reducescatter(x, op=hvd.Sum, process_set=process_set, name="r"), 1),
+        (lambda x: hvd.alltoall(x, [5] + [0] * (len(ranks) - 1), process_set=process_set, name="t")[0], 1),
         (lambda x: hvd.grouped_allreduce([x], op=hvd.Sum, process_set=process_set, name="l")[0], len(ranks)),
     ]:
 
@@ -233,6 +257,9 @@ def test_ranks_outside_get_an_error(process_set: hvd.ProcessSet) -> None:
             lambda: hvd.grouped_allreduce([tf.ones([1])], process_set=process_set),
             lambda: hvd.allgather(tf.ones([1]), process_set=process_set),
             lambda: hvd.broadcast(tf.ones([1]), ranks[0], process_set=process_set),
+            lambda: hvd.alltoall(tf.ones([SIZE]), process_set=process_set),
+            lambda: hvd.reducescatter(tf.ones([1]), process_set=process_set),
+            lambda: hvd.grouped_reducescatter([tf.ones([1])], process_set=process_set),
             lambda: hvd.barrier(process_set=process_set),
         ):
             with pytest.raises(tf.errors.InvalidArgumentError, match=text):
