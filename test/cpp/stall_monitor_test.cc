@@ -125,6 +125,61 @@ TEST(StallMonitor, ShutdownTimeZero_NeverShutsDown) {
   EXPECT_TRUE(monitor.Check(At(1e6), {Pending("x", 0)}).shutdown.ok());
 }
 
+// What the line about these two says, if there is one.
+std::string Explained(PendingTensor a, PendingTensor b) {
+  StallMonitor monitor(Options(10, 30));
+  const StallReport report = monitor.Check(At(30), {std::move(a), std::move(b)});
+  const auto line_of = [](const std::string& text) {
+    const std::size_t begin = text.find("\n[ranks: ");
+    return begin == std::string::npos ? "" : text.substr(begin, text.find("name=", begin) - begin);
+  };
+  EXPECT_EQ(line_of(report.warning), line_of(report.also_waiting));
+  return line_of(report.warning);
+}
+
+TEST(StallMonitor, NamesThatDifferInTensorFlowsNumbersOnly_AreExplained) {
+  const std::string said =
+      Explained(Pending("HorovodAllreduce_dense_MatMul_1_0", 0, {0, 2}, {1, 3}),
+                Pending("HorovodAllreduce_dense_1_MatMul_2_0", 29, {1, 3}, {0, 2}));
+  EXPECT_TRUE(Contains(said, "[ranks: 0, 2] wait for 'HorovodAllreduce_dense_MatMul_1_0' and"));
+  EXPECT_TRUE(Contains(said, "[ranks: 1, 3] for 'HorovodAllreduce_dense_1_MatMul_2_0'"));
+  EXPECT_TRUE(Contains(said, "do the ranks build different graphs?"));
+  EXPECT_NE(Explained(Pending("x", 0, {0}, {1}), Pending("x_1", 0, {1}, {0})), "");
+  EXPECT_NE(Explained(Pending("a_1/x@7:3", 0, {0}, {1}), Pending("a/x_4@7:3", 0, {1}, {0})), "");
+}
+
+TEST(StallMonitor, OtherNames_AreNotExplained) {
+  EXPECT_EQ(Explained(Pending("x", 0, {0}, {1}), Pending("y", 0, {1}, {0})), "");
+  EXPECT_EQ(Explained(Pending("x_1of2", 0, {0}, {1}), Pending("x_2of2", 0, {1}, {0})), "");
+  EXPECT_EQ(Explained(Pending("x1", 0, {0}, {1}), Pending("x2", 0, {1}, {0})), "");
+  EXPECT_EQ(Explained(Pending("_", 0, {0}, {1}), Pending("_a_", 0, {1}, {0})), "");
+  // One rank waits for both: it numbers nothing differently.
+  EXPECT_EQ(Explained(Pending("x", 0, {0, 1}, {2}), Pending("x_1", 0, {1}, {0, 2})), "");
+}
+
+TEST(StallMonitor, TensorsThatDifferInMoreThanNames_AreNotExplained) {
+  PendingTensor a = Pending("x", 0, {0}, {1});
+  PendingTensor b = Pending("x_1", 0, {1}, {0});
+  a.signature = "ALLREDUCE of float32";
+  b.signature = "ALLREDUCE of float64";
+  EXPECT_EQ(Explained(a, b), "");
+  b.signature = a.signature;
+  EXPECT_NE(Explained(a, b), "");
+}
+
+TEST(StallMonitor, OfManyPairs_AFewAreExplained) {
+  std::vector<PendingTensor> pending;
+  for (int i = 0; i < 10; ++i) {
+    const std::string name(1, static_cast<char>('a' + i));
+    pending.push_back(Pending(name, 0, {0}, {1}));
+    pending.push_back(Pending(name + "_1", 0, {1}, {0}));
+  }
+  StallMonitor monitor(Options(10));
+  const std::string warning = monitor.Check(At(10), pending).warning;
+  EXPECT_TRUE(Contains(warning, "] for 'c_1'"));
+  EXPECT_FALSE(Contains(warning, "] for 'd_1'"));
+}
+
 TEST(StallMonitor, Disabled_SaysNothing) {
   StallOptions options = Options(10, 20);
   options.enabled = false;

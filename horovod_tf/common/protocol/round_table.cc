@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "horovod_tf/common/base/check.h"
+#include "horovod_tf/common/protocol/request_checks.h"
 
 namespace horovod_tf {
 
@@ -153,11 +154,24 @@ bool RoundTable::HasAnnounced(TensorId id, int rank) const {
   return ((announced_[id * words_ + bit / 64] >> (bit % 64)) & 1) != 0;
 }
 
+namespace {
+
+// Without a number of rows that may differ between ranks, and on any device, as definitions are.
+std::string SignatureOf(Request request) {
+  if (Info(request.kind).rows_differ() && request.shape.rank() > 0) request.shape.set_dim(0, 0);
+  request.splits.clear();
+  request.device = kCpuDevice;
+  return Describe(request);
+}
+
+}  // namespace
+
 PendingTensor RoundTable::DescribeId(TensorId id, const TensorTable& table) const {
   PendingTensor pending;
   pending.name = table.definition(id).common.name;
   pending.since = rounds_[id].since;
   pending.kind = table.definition(id).common.kind;
+  pending.signature = SignatureOf(table.definition(id).common);
   for (int rank = 0; rank < size_; ++rank) {
     (HasAnnounced(id, rank) ? pending.ready_ranks : pending.missing_ranks).push_back(rank);
   }
@@ -169,6 +183,7 @@ PendingTensor RoundTable::DescribeNamed(const NamedRound& round) const {
   pending.name = round.first.name;
   pending.since = round.since;
   pending.kind = round.first.kind;
+  pending.signature = SignatureOf(round.first);
   for (int rank = 0; rank < size_; ++rank) {
     const bool ready = round.announced[static_cast<std::size_t>(rank)];
     (ready ? pending.ready_ranks : pending.missing_ranks).push_back(rank);

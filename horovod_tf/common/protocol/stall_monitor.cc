@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "horovod_tf/common/protocol/numbered_names.h"
+
 namespace horovod_tf {
 namespace {
 
@@ -106,7 +108,7 @@ StallReport StallMonitor::Check(TimePoint now, const std::vector<PendingTensor>&
           Status::Unknown("Not all ranks submitted tensor " + Describe(*expired.front(), now) +
                           ", which is more than the " + SecondsText(options_.shutdown_time) +
                           " that HOROVOD_STALL_SHUTDOWN_TIME_SECONDS allows.");
-      report.also_waiting = Others(all, now);
+      report.also_waiting = Others(all, now) + ExplainNumbers(all);
     }
   }
   if (last_warning_.has_value() && now < AfterDelay(*last_warning_, options_.warning_time)) {
@@ -115,7 +117,8 @@ StallReport StallMonitor::Check(TimePoint now, const std::vector<PendingTensor>&
   const auto stalled = OlderThan(options_.warning_time, now, pending);
   if (stalled.empty()) return report;
   last_warning_ = now;
-  report.warning = WarningText(now, options_.warning_time, stalled);
+  report.warning = WarningText(now, options_.warning_time, stalled) +
+                   ExplainNumbers(OlderThan(Duration::zero(), now, pending));
   if (report.shutdown.ok()) report.missing_ranks = MissingRanks(stalled);
   return report;
 }

@@ -25,6 +25,7 @@ struct PendingTensor {
   std::vector<int> ready_ranks;    // increasing
   std::vector<int> missing_ranks;  // increasing, not empty
   CollectiveKind kind = CollectiveKind::kAllreduce;
+  std::string signature{};  // all but the name that must be equal on all ranks, to compare with
 };
 
 // "0-3, 7".
@@ -39,7 +40,8 @@ struct StallReport {
   std::string warning;
   // Not OK once a tensor has waited longer than the shutdown time; names it and the missing ranks.
   Status shutdown;
-  // With it: a line for each other tensor that waits, which may be why. Begins with a newline.
+  // With it: a line for each other tensor that waits, which may be why, and what their names say.
+  // Begins with a newline.
   std::string also_waiting;
   // Whom the one or the other complains of.
   std::vector<int> missing_ranks;
