@@ -56,7 +56,7 @@ constexpr int kFailedAsExpected = 7;
 // Sums until it fails; says whether it fails as it should, and keeps failing.
 int SumUntilBlamed(ContractRank& rank, std::size_t elements, int blamed) {
   std::vector<float> data(elements, 0.0F);
-  const std::string expected = "Unavailable: rank " + std::to_string(blamed) +
+  const std::string expected = "Unknown: rank " + std::to_string(blamed) +
                                " ended in the middle of an operation over shared memory";
   while (true) {
     const Status status = Sum(rank, &data);

@@ -114,7 +114,7 @@ constexpr int kFailedAsExpected = 7;
 int FailsBecauseOf(Transport& transport, int blamed) {
   Incoming message;
   const std::string expected =
-      "Unavailable: rank " + std::to_string(blamed) + " ended without hvd.shutdown()";
+      "Unknown: rank " + std::to_string(blamed) + " ended without hvd.shutdown()";
   const std::string got = ReceiveNext(transport, &message).ToString();
   EXPECT_EQ(got.substr(0, expected.size()), expected);
   EXPECT_EQ(transport.health().ToString(), got);

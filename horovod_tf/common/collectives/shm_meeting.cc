@@ -153,9 +153,9 @@ Status ShmMeeting::Dead(const Goal& goal) const {
     if (!member_.processes->Ended(rank)) continue;
     // Only now: it may have arrived right before its end.
     if (IsThere(rank, goal)) continue;
-    return Status::Unavailable("rank " + std::to_string(rank) +
-                               " ended in the middle of an operation over shared memory; its "
-                               "output, or the launcher's, says why");
+    return Status::Unknown("rank " + std::to_string(rank) +
+                           " ended in the middle of an operation over shared memory; its "
+                           "output, or the launcher's, says why");
   }
   return Status::Ok();
 }

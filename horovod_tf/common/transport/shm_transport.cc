@@ -240,9 +240,9 @@ void ShmTransport::LookForTheDead() {
     if (HasLetter(mailbox_)) return;
     member_.failures->Tell(
         ShmFailureBoard::Subject::kTheJob,
-        Status::Unavailable("rank " + std::to_string(peer) +
-                            " ended without hvd.shutdown() while others wait for it; its output, "
-                            "or the launcher's, says why"));
+        Status::Unknown("rank " + std::to_string(peer) +
+                        " ended without hvd.shutdown() while others wait for it; its output, "
+                        "or the launcher's, says why"));
     return;
   }
 }
