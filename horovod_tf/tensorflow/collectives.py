@@ -57,7 +57,8 @@ def allreduce(
         Dense: a tensor of the input's type and shape. Sparse: `tf.IndexedSlices` with the input's dense_shape.
 
     Raises:
-        ValueError: both average and op are given, op is no reduction, or the process set is not registered.
+        ValueError: both average and op are given, op is no reduction, or the process set is not registered; or,
+            eager and without a name, another thread is in such a call.
         NotImplementedError: this reduction is not offered for this tensor.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
         tf.errors.InvalidArgumentError: when it runs: this rank is not in the process set, or it has been removed.
@@ -118,7 +119,8 @@ def grouped_allreduce(
         What `allreduce` of each returns, in the order of `tensors`.
 
     Raises:
-        ValueError: both average and op are given, op is no reduction, or the process set is not registered.
+        ValueError: both average and op are given, op is no reduction, or the process set is not registered; or,
+            eager and without a name, another thread is in such a call.
         NotImplementedError: this reduction is not offered for one of the tensors.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree about one of the tensors, or `init()` has not
             been called. There are no results then.

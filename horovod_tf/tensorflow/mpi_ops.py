@@ -2,13 +2,14 @@
 
 Ranks match operations by name. In a graph that is the node's name, made from the tensor's unless one is given, so
 ranks that build the same graph agree. In eager mode a call without a name waits until it is complete, and all of its
-kind have one name: ranks must make the same calls in the same order.
+kind have one name: ranks must make the same calls in the same order, and a second thread in one is an error.
 
 Importing this module loads libhorovod_tf_ops.so, once.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ from horovod_tf.common.process_sets import global_process_set as global_process_
 from horovod_tf.common.process_sets import id_of as id_of
 from horovod_tf.common.process_sets import init as init
 from horovod_tf.common.process_sets import remove_process_set as remove_process_set
+from horovod_tf.tensorflow import nameless
 from horovod_tf.tensorflow.auto_control import keep_concurrent
 from horovod_tf.tensorflow.reductions import Sum
 
@@ -121,7 +123,9 @@ def _run(op: Any, kind: str, tensor: Any, name: str | None, **attributes: Any) -
     tensor = tf.convert_to_tensor(tensor)
     if tf.executing_eagerly():
         # The kernel does not learn Python's `name`. Without one its name is the operation's type.
-        return op(tensor=tensor, tensor_name=name or "", name=name, **attributes)
+        if not name:
+            return nameless.call(kind, op, tensor=tensor, **attributes)
+        return op(tensor=tensor, tensor_name=name, name=name, **attributes)
     return op(tensor=tensor, name=name or _default_name(kind, tensor), **attributes)
 
 
@@ -250,6 +254,8 @@ def _run_grouped(
 ) -> list[tf.Tensor]:
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     names = _reserve(_names_of_members(tensors, name, collective) if members is None else members)
+    if members is None and not name and tf.executing_eagerly():
+        op = functools.partial(nameless.call, f"HorovodGrouped{collective}", op)
     results: list[Any] = [None] * len(tensors)
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
@@ -282,7 +288,7 @@ def allgather(
         A tensor of the input's type. Its static dimension 0 is unknown.
 
     Raises:
-        ValueError: the process set is not registered.
+        ValueError: the process set is not registered; or, eager and without a name, another thread is in such a call.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
         tf.errors.InvalidArgumentError: when it runs: this rank is not in the process set, or it has been removed.
     """
@@ -360,7 +366,7 @@ def broadcast(
         A tensor of the input's type and shape.
 
     Raises:
-        ValueError: the process set is not registered.
+        ValueError: the process set is not registered; or, eager and without a name, another thread is in such a call.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
         tf.errors.InvalidArgumentError: when it runs: there is no such rank in the process set, or this one is none, or
             the set has been removed.
