@@ -10,7 +10,8 @@ from typing import Final, NoReturn
 
 _LONGEST: Final = 1000  # characters; TensorFlow's errors quote whole graphs
 _BY_ITSELF: Final = (
-    "its program has ended, by itself or by sys.exit; has it had fewer steps or less data than the others?"
+    "its program has ended, by itself, by sys.exit or by SystemExit; has it had fewer steps or less data than the "
+    "others?"
 )
 _codes: Final[list[object]] = []  # what sys.exit was given by which the program ends
 _threads: Final[list[str]] = []  # threads that an exception has ended, and which; text, to keep nothing alive

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fault_jobs import LIMIT, FaultError, gives, has_ended, keras_module, launch_fault, not_yet, succeeds, told
+from fault_jobs import LIMIT, FaultError, fails, gives, has_ended, keras_module, launch_fault, says, succeeds, told
 from launching import GRAPH_MODE, launch_script, needs_mpirun
 
 pytestmark = needs_mpirun
 
 SHORT = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "3"}
-# Rank 1 first builds what it does not use, so that TensorFlow numbers its names differently.
+# Rank 1 first builds what it does not use, so that TensorFlow numbers its names differently. `{name}` is what the
+# collective is given besides.
 DUMMIES = {
     "graph": GRAPH_MODE
     + """
@@ -20,7 +21,7 @@ def layer(x):
 x = tf.ones([2, 2]) * (rank + 1.0)
 if rank == 1:
     layer(x)
-total = hvd.allreduce(layer(x), average=False)
+total = hvd.allreduce(layer(x), average=False{name})
 with v1.Session() as session:
     session.run(v1.global_variables_initializer())
     say(session.run(total)[0])
@@ -58,7 +59,7 @@ if rank == 1:
 def program(x):
     if rank == 1:
         tf.identity(x)
-    return hvd.allreduce(tf.identity(x), average=False)
+    return hvd.allreduce(tf.identity(x), average=False{name})
 say(program(tf.ones([2]) * (rank + 1.0) * 2.0).numpy())
 """,
     "eager": """
@@ -69,18 +70,29 @@ say(hvd.allreduce(tf.ones([2]) * (rank + 1.0) * 2.0, average=False).numpy())
 }
 
 
-BY_NAME = "ranks match calls by TensorFlow's names: one that numbers them differently is waited for until the limit"
+# Where TensorFlow's names are what ranks match calls by, and those of the two ranks.
+BY_NAME = {
+    "graph": ("'HorovodAllreduce_MatMul_0'", "'HorovodAllreduce_MatMul_1_0'"),
+    "function": ("HorovodAllreduce_Identity_0'", "HorovodAllreduce_Identity_1_0'"),
+}
 
 
-@pytest.mark.parametrize(
-    "program",
-    [pytest.param(program, marks=not_yet(BY_NAME) if program in {"graph", "function"} else []) for program in DUMMIES],
-)
+@pytest.mark.parametrize("program", DUMMIES)
 def test_t2_names_that_tensorflow_has_numbered_differently(program: str) -> None:
-    job = launch_fault(2, DUMMIES[program], **SHORT)
+    """Where they matter, the calls have a name of their own."""
+    job = launch_fault(2, DUMMIES[program].replace("{name}", ", name='of_ours'"), **SHORT)
     succeeds(job)
     for rank in range(2):
         gives(job, rank, "[6. 6.]")
+
+
+@pytest.mark.parametrize("program", BY_NAME)
+def test_t2_default_names_that_are_numbered_differently_are_an_error_that_says_so(program: str) -> None:
+    indented = "".join("    " + line for line in DUMMIES[program].replace("{name}", "").splitlines(keepends=True))
+    job = launch_fault(2, f"try:\n{indented}except Exception as error:\n    say('told', error)\n    raise\n", **SHORT)
+    fails(job)
+    for rank in range(2):
+        told(job, rank, *BY_NAME[program], "[ranks: 0]", "[ranks: 1]", "build different graphs?", "name=")
 
 
 BRANCHES = """
@@ -104,30 +116,39 @@ def test_t8_branch_that_one_rank_takes_is_an_error_with_both_calls() -> None:
         told(job, rank, "in_branch", "behind_branch")
 
 
-@not_yet("ranks match calls by name: one that leaves a step out is a step behind, with no error")
-def test_t8_step_that_one_rank_leaves_out_is_not_paired_with_another_step() -> None:
-    job = launch_fault(
-        2,
-        """
+# Rank 1 leaves out step 2. No collective knows of steps: its third call goes together with rank 0's third.
+LEAVES_OUT = """
 @tf.function
 def program(step):
     return hvd.allreduce(tf.identity(step, name="step"), average=False)
+weight = tf.Variable(0.0, name="weight")
 for step in range(5):
     if rank == 1 and step == 2:
         continue
     try:
         value = float(program(tf.constant(10.0 ** step)))
+        {check}
     except Exception as error:
         say("told", error)
         break
-    say("mixed" if value != 2 * 10.0 ** step else "right", step)
-""",
-        **SHORT,
-    )
+    say(step, value)
+"""
+
+
+def test_t8_rank_with_more_steps_is_told_at_the_first_one_too_many() -> None:
+    job = launch_fault(2, LEAVES_OUT.format(check=""))
+    has_ended(job)
+    gives(job, 0, "0 2.0", "1 20.0", "2 1100.0", "3 11000.0")
+    gives(job, 1, "4 11000.0")
+    told(job, 0, "rank 1", "ended", "fewer steps or less data")
+
+
+def test_t8_check_of_variables_finds_the_step_that_one_rank_leaves_out() -> None:
+    job = launch_fault(2, LEAVES_OUT.format(check="hvd.check_consistency([weight], step=step)"))
     has_ended(job)
     for rank in range(2):
-        if "mixed" in job.of(rank):
-            raise FaultError("wrong value", job)
+        says(job, rank, "1 20.0")
+        told(job, rank, "different steps", "rank 0", "rank 1", "2", "3")
 
 
 MISMATCHES = {
@@ -207,6 +228,10 @@ for error in errors[:1]:
 say("wrong" if wrong else "no value wrong", wrong[:3])
 """
 THREADED_CALLS = {
+    "eager": """
+def call(i, value):
+    return hvd.allreduce(tf.constant(value), average=False, name="of_thread_%d" % i)
+""",
     "functions": """
 functions = [tf.function(lambda x, i=i: hvd.allreduce(tf.identity(x, name="of_thread_%d" % i), average=False))
              for i in range(4)]
@@ -235,15 +260,20 @@ def test_t38_threads_of_which_each_has_its_names() -> None:
             raise FaultError("error", job)
 
 
-@not_yet("eager calls without a name all have the same one: those of two threads are paired as they come")
-def test_t38_eager_calls_of_threads_are_right_or_an_error() -> None:
-    job = launch_fault(
-        2, "def call(i, value):\n    return hvd.allreduce(tf.constant(value), average=False)\n" + THREADS, **SHORT
-    )
+# Each with a collective's own name: one that all have is mixed up, and an error.
+NAMELESS = {
+    "allreduce": "return hvd.allreduce(tf.constant(value), average=False)",
+    "grouped": "return hvd.grouped_allreduce([tf.constant(value)], average=False)[0]",
+    "allgather": "return tf.reduce_sum(hvd.allgather(tf.constant([value])))",
+}
+
+
+@pytest.mark.parametrize("kind", NAMELESS)
+def test_t38_eager_calls_of_threads_without_a_name_are_an_error(kind: str) -> None:
+    job = launch_fault(2, f"def call(i, value):\n    {NAMELESS[kind]}\n" + THREADS, **SHORT)
     has_ended(job)
     for rank in range(2):
-        if "no value wrong" not in job.of(rank):
-            raise FaultError("wrong value", job)
+        told(job, rank, "thread 'Thread-", "without a name while thread 'Thread-", "name=")
 
 
 def test_t38_trips_of_a_loop_are_paired() -> None:

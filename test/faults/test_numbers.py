@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fault_jobs import LIMIT, FaultError, fails, gives, has_ended, keras_module, launch_fault, not_yet, succeeds, told
+from fault_jobs import LIMIT, FaultError, fails, gives, keras_module, launch_fault, succeeds, told
 from launching import Job, launch_script, needs_mpirun
 
 pytestmark = needs_mpirun
@@ -156,16 +156,27 @@ def test_t32_sum_of_integers_and_average_by_default() -> None:
         gives(job, rank, "sum [ 6 12]", "default [2. 4.]")
 
 
-@not_yet("on purpose: averages of integers are truncated toward zero, as documented, and no error")
-def test_t32_average_of_integers_is_an_error() -> None:
-    job = launch_fault(
+def test_t32_average_of_integers_is_truncated_toward_zero() -> None:
+    """As documented, of every type and kind: 5 of three ranks are 1, and -5 are -1."""
+    job = launch_script(
         3,
-        "try:\n    say(hvd.allreduce(tf.constant([1, 2]) * (rank + 1), average=True).numpy())\n"
-        "except Exception as error:\n    say('told', error)\n",
+        """
+for dtype in (tf.int8, tf.int32, tf.int64):
+    mine = tf.constant([rank ** 2, -(rank ** 2)], dtype)
+    dense = hvd.allreduce(mine)
+    grouped = hvd.grouped_allreduce([mine])[0]
+    assert dense.dtype == grouped.dtype == dtype
+    say("average of", dtype.name, dense.numpy(), grouped.numpy())
+sparse = tf.IndexedSlices(tf.constant([[5, -5]]), tf.constant([rank]), tf.constant([3, 2]))
+say("sparse", hvd.allreduce(sparse).values.numpy().tolist())
+say("instead", hvd.allreduce(tf.cast(tf.constant([rank ** 2]), tf.float64)).numpy())
+""",
+        seconds=LIMIT,
     )
-    has_ended(job)
+    succeeds(job)
     for rank in range(3):
-        told(job, rank, "int")
+        gives(job, rank, *(f"average of {name} [ 1 -1] [ 1 -1]" for name in ("int8", "int32", "int64")))
+        gives(job, rank, "sparse [[1, -1], [1, -1], [1, -1]]", "instead [1.66666667]")
 
 
 def test_t33_halves_do_not_overflow_and_lose_no_more_than_one_rounding() -> None:

@@ -297,6 +297,7 @@ def test_launcher_of_one_is_size_one(run_python: Run) -> None:
     [
         ("", 0, ""),
         ("import sys; sys.exit(3)", 3, ""),
+        ("raise SystemExit(3)", 3, ""),
         ("basics.shutdown()", 0, ""),
         ("basics.shutdown(); basics.init()", 0, ""),
         ("1 / 0", 1, "ZeroDivisionError"),
@@ -313,15 +314,16 @@ def test_exit_without_shutdown_is_clean(run_python: Run, ending: str, status: in
 @pytest.mark.parametrize(
     ("ending", "reason"),
     [
-        ("", "its program has ended, by itself or by sys.exit; has it had fewer steps"),
+        ("", "its program has ended, by itself, by sys.exit or by SystemExit; has it had fewer steps"),
         ("sys.exit(3)", "its program ended with sys.exit(3)"),
         ("sys.exit('no data')", "its program ended with sys.exit('no data')"),
-        ("sys.exit(0)", "its program has ended, by itself or by sys.exit; has it had fewer steps"),
+        ("sys.exit(0)", "its program has ended, by itself, by sys.exit or by SystemExit; has it had fewer steps"),
         (
             "threading.Thread(target=lambda: 1 / 0, name='trainer').start()",
             "its program has ended, and before it its thread trainer with ZeroDivisionError: division by zero",
         ),
         ("try: sys.exit(3)\nexcept SystemExit: pass", "its program has ended, by itself"),
+        ("raise SystemExit(3)", "its program has ended, by itself, by sys.exit or by SystemExit"),
         ("threading.Thread(target=sys.exit, args=(3,)).start()", "its program has ended, by itself"),
         ("1 / 0", "its program ended with ZeroDivisionError: division by zero"),
         ("sys.excepthook = lambda *_: None; 1 / 0", "its program ended with ZeroDivisionError: division by zero"),
