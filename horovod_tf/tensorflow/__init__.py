@@ -11,6 +11,7 @@ from horovod_tf.common.builds import mpi_enabled as mpi_enabled
 from horovod_tf.common.builds import nccl_built as nccl_built
 from horovod_tf.common.builds import rocm_built as rocm_built
 from horovod_tf.tensorflow import gradients as gradients
+from horovod_tf.tensorflow.aggregation import LocalGradientAggregationHelper as LocalGradientAggregationHelper
 from horovod_tf.tensorflow.collectives import allreduce as allreduce
 from horovod_tf.tensorflow.collectives import barrier as barrier
 from horovod_tf.tensorflow.collectives import grouped_allgather as grouped_allgather
@@ -49,3 +50,4 @@ from horovod_tf.tensorflow.reductions import Min as Min
 from horovod_tf.tensorflow.reductions import Product as Product
 from horovod_tf.tensorflow.reductions import Sum as Sum
 from horovod_tf.tensorflow.tape import DistributedGradientTape as DistributedGradientTape
+from horovod_tf.tensorflow.tape import PartialDistributedGradientTape as PartialDistributedGradientTape
