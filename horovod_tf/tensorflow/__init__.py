@@ -1,5 +1,8 @@
 """Collectives for TensorFlow: `import horovod_tf.tensorflow as hvd`."""
 
+import importlib
+from typing import Any
+
 from horovod_tf import __version__ as __version__
 from horovod_tf.common.builds import ccl_built as ccl_built
 from horovod_tf.common.builds import cuda_built as cuda_built
@@ -51,3 +54,10 @@ from horovod_tf.tensorflow.reductions import Product as Product
 from horovod_tf.tensorflow.reductions import Sum as Sum
 from horovod_tf.tensorflow.tape import DistributedGradientTape as DistributedGradientTape
 from horovod_tf.tensorflow.tape import PartialDistributedGradientTape as PartialDistributedGradientTape
+
+
+def __getattr__(name: str) -> Any:
+    """What needs Keras, which takes seconds to import, is imported when it is asked for."""
+    if name == "SyncBatchNormalization":
+        return importlib.import_module("horovod_tf.tensorflow.sync_batch_norm").SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
