@@ -218,7 +218,8 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
     without this package. Compile the model with it afterwards; what has been traced before does not average. Its
     `register_local_var(var)` makes a variable this rank's own, whose gradients are not averaged.
 
-    With Keras 3, compile the model with `jit_compile=False`: XLA does not know the collectives.
+    With Keras 3, compile the model with `jit_compile=False`: XLA does not know the collectives, and Keras chooses it by
+    itself where there is a GPU. What then comes is an error that says so.
 
     Loss scaling goes inside: `DistributedOptimizer(LossScaleOptimizer(optimizer))`. The other way round, as `compile`
     does it by itself under the policy mixed_float16, a rank whose gradients overflow skips the averages that the others

@@ -1,7 +1,6 @@
 """Collectives for TensorFlow: `import horovod_tf.tensorflow as hvd`."""
 
 import importlib
-from typing import Any
 
 from horovod_tf import __version__ as __version__
 from horovod_tf.common.builds import ccl_built as ccl_built
@@ -27,6 +26,7 @@ from horovod_tf.tensorflow.consistency import check_consistency as check_consist
 from horovod_tf.tensorflow.functions import broadcast_global_variables as broadcast_global_variables
 from horovod_tf.tensorflow.functions import broadcast_variables as broadcast_variables
 from horovod_tf.tensorflow.hooks import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
+from horovod_tf.tensorflow.in_place import broadcast_ as broadcast_
 from horovod_tf.tensorflow.mpi_ops import allgather as allgather
 from horovod_tf.tensorflow.mpi_ops import alltoall as alltoall
 from horovod_tf.tensorflow.mpi_ops import broadcast as broadcast
@@ -56,8 +56,8 @@ from horovod_tf.tensorflow.tape import DistributedGradientTape as DistributedGra
 from horovod_tf.tensorflow.tape import PartialDistributedGradientTape as PartialDistributedGradientTape
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """What needs Keras, which takes seconds to import, is imported when it is asked for."""
     if name == "SyncBatchNormalization":
-        return importlib.import_module("horovod_tf.tensorflow.sync_batch_norm").SyncBatchNormalization
+        return vars(importlib.import_module("horovod_tf.tensorflow.sync_batch_norm"))["SyncBatchNormalization"]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,10 +10,11 @@ import tensorflow as tf
 from horovod_tf.tensorflow.mpi_ops import _normalize_name, broadcast
 
 
-def _broadcast_variable(variable: Any, root_rank: int) -> Any:
+def broadcast_into(variable: Any, root_rank: int, name: str | None = None) -> Any:
+    """What assigns one variable the value of rank `root_rank`; in a graph, it reads as that value."""
     # By the variable's name: what reads it is named differently from graph to graph.
-    value = broadcast(tf.convert_to_tensor(variable), root_rank, f"HorovodBroadcast_{_normalize_name(variable.name)}")
-    return variable.assign(value)
+    name = name or f"HorovodBroadcast_{_normalize_name(variable.name)}"
+    return variable.assign(broadcast(tf.convert_to_tensor(variable), root_rank, name))
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
@@ -29,7 +30,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
     Raises:
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
-    assigned = [_broadcast_variable(variable, root_rank) for variable in variables]
+    assigned = [broadcast_into(variable, root_rank) for variable in variables]
     return None if tf.executing_eagerly() else tf.group(*assigned)
 
 
