@@ -1,6 +1,7 @@
 """Collectives for TensorFlow: `import horovod_tf.tensorflow as hvd`."""
 
 import importlib
+from typing import Any as _Any
 
 from horovod_tf import __version__ as __version__
 from horovod_tf.common.builds import ccl_built as ccl_built
@@ -56,8 +57,8 @@ from horovod_tf.tensorflow.tape import DistributedGradientTape as DistributedGra
 from horovod_tf.tensorflow.tape import PartialDistributedGradientTape as PartialDistributedGradientTape
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> _Any:
     """What needs Keras, which takes seconds to import, is imported when it is asked for."""
     if name == "SyncBatchNormalization":
-        return vars(importlib.import_module("horovod_tf.tensorflow.sync_batch_norm"))["SyncBatchNormalization"]
+        return importlib.import_module("horovod_tf.tensorflow.sync_batch_norm").SyncBatchNormalization
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

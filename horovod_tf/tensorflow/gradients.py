@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from horovod_tf.tensorflow.gradient_convention import reduction_of_gradients
 from horovod_tf.tensorflow.mpi_ops import _allreduce, _grouped_allreduce, allgather, alltoall, rank, size
 from horovod_tf.tensorflow.reductions import Average, Sum
 
@@ -43,11 +44,11 @@ def _grouped_allreduce_grad(op: tf.Operation, *grads: tf.Tensor | None) -> list[
 
 @tf.RegisterGradient("HorovodAllgather")
 def _allgather_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
-    """The rows of the summed gradient that this rank contributed. Their place is known only when it runs."""
+    """The rows of the summed or averaged gradient that this rank contributed. Their place is known when it runs."""
     rows = tf.shape(op.inputs[0], out_type=tf.int64)[:1]
     rows_of_ranks = allgather(rows)
     begin = tf.reduce_sum(rows_of_ranks[: rank()])
-    return _allreduce(grad)[begin : begin + rows[0]]
+    return _allreduce(grad, reduce_op=reduction_of_gradients())[begin : begin + rows[0]]
 
 
 @tf.RegisterGradient("HorovodAlltoall")
@@ -78,5 +79,5 @@ def _grouped_reducescatter_grad(op: tf.Operation, *grads: tf.Tensor | None) -> l
 @tf.RegisterGradient("HorovodBroadcast")
 def _broadcast_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     """The root's input is everybody's output; nobody else's input matters."""
-    total = _allreduce(grad)
+    total = _allreduce(grad, reduce_op=reduction_of_gradients())
     return total if rank() == op.get_attr("root_rank") else tf.zeros_like(total)
