@@ -14,6 +14,7 @@ from horovod_tf.tensorflow.gradient_reduction import GradientReduction
 from horovod_tf.tensorflow.grouping import Groups, groups_argument, key_of
 from horovod_tf.tensorflow.local_variables import LocalVariables, layers_argument
 from horovod_tf.tensorflow.reductions import Average
+from horovod_tf.tensorflow.sparse import merged
 
 
 class _Settings(NamedTuple):
@@ -150,7 +151,15 @@ class _AveragingInApply(_Averaging):
         given = None if trainable_variables is None else list(trainable_variables)
         variables = list(self._trainable_variables) if given is None else given  # type: ignore[attr-defined]
         apply = super().apply  # type: ignore[misc]
-        return self._hvd_pass(list(grads), variables, lambda averaged: apply(averaged, given))
+        return self._hvd_pass(list(grads), variables, lambda averaged: apply(_each_row_once(averaged), given))
+
+
+def _each_row_once(gradients: Sequence[Any]) -> list[Any]:
+    """Rows of one index added up, which Keras 3 leaves out.
+
+    Its adaptive optimizers square them one by one, so the steps would depend on how a batch is divided among ranks.
+    """
+    return [merged(one) if isinstance(one, tf.IndexedSlices) else one for one in gradients]
 
 
 # In this order: what a class offers decides where gradients pass.
