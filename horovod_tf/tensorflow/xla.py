@@ -19,12 +19,14 @@ def refuse_inside_xla(what: str) -> None:
     """Whether a collective may be built here.
 
     Raises:
-        NotImplementedError: inside a function that XLA compiles.
+        tf.errors.UnimplementedError: inside a function that XLA compiles.
     """
     if _asked is None or tf.executing_eagerly() or not _asked(tf.compat.v1.get_default_graph()):
         return
-    raise NotImplementedError(
+    raise tf.errors.UnimplementedError(
+        None,
+        None,
         f"{what} inside a function that XLA compiles: XLA knows no collectives, so leave jit_compile=True out of the "
         "tf.function around it (only what is computed between collectives may have it), or with Keras use "
-        "model.compile(..., jit_compile=False)"
+        "model.compile(..., jit_compile=False)",
     )
