@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/status.h"
@@ -13,6 +14,7 @@
 
 namespace {
 
+using horovod_tf::ProcessSetView;
 using horovod_tf::Status;
 using horovod_tf::Topology;
 
@@ -69,6 +71,30 @@ int AskTopology(int Topology::*member) {
              [member](const Topology& topology) { return topology.*member; });
 }
 
+std::vector<int> ListOf(const int* ranks, int n) {
+  return ranks == nullptr || n <= 0 ? std::vector<int>() : std::vector<int>(ranks, ranks + n);
+}
+
+int Write(const std::vector<int>& numbers, int* out, int n) {
+  for (std::size_t i = 0; out != nullptr && i < numbers.size(); ++i) {
+    if (static_cast<int>(i) < n) out[i] = numbers[i];
+  }
+  return static_cast<int>(numbers.size());
+}
+
+constexpr int kNoSuchSet = -3;
+constexpr int kNoMember = -4;
+
+template <typename Answer>
+int AskSet(int id, Answer&& answer) {
+  return Ask(horovod_tf::ProcessSetList, [&](const std::vector<ProcessSetView>& sets) {
+    for (const ProcessSetView& set : sets) {
+      if (set.id == id) return answer(set);
+    }
+    return kNoSuchSet;
+  });
+}
+
 }  // namespace
 
 int horovod_agree_on(const char* name, const char* value) {
@@ -78,7 +104,11 @@ int horovod_agree_on(const char* name, const char* value) {
   });
 }
 
-int horovod_init(void) { return Guarded(horovod_tf::ProcessInit); }
+int horovod_init(void) { return horovod_init_ranks(nullptr, 0); }
+
+int horovod_init_ranks(const int* ranks, int n) {
+  return Guarded([ranks, n] { return horovod_tf::ProcessInit(ListOf(ranks, n)); });
+}
 
 int horovod_shutdown(void) { return horovod_shutdown_because("the program called shutdown"); }
 
@@ -113,6 +143,49 @@ int horovod_mpi_threads_supported(void) {
   return Ask(horovod_tf::ProcessMpiThreadsSupported,
              [](bool supported) { return supported ? 1 : 0; });
 }
+
+int horovod_add_process_set(const int* ranks, int n) {
+  int id = -1;
+  const int rc = Guarded([&] { return horovod_tf::ProcessAddSet(ListOf(ranks, n), &id); });
+  return rc == 0 ? id : -1;
+}
+
+int horovod_remove_process_set(int id) {
+  return Guarded([id] { return horovod_tf::ProcessRemoveSet(id); });
+}
+
+int horovod_process_set_size(int id) {
+  return AskSet(id, [](const ProcessSetView& set) { return static_cast<int>(set.ranks.size()); });
+}
+
+int horovod_process_set_rank(int id) {
+  return AskSet(id, [](const ProcessSetView& set) { return set.rank < 0 ? kNoMember : set.rank; });
+}
+
+int horovod_process_set_included(int id) {
+  return AskSet(id, [](const ProcessSetView& set) { return set.rank < 0 ? 0 : 1; });
+}
+
+int horovod_process_set_ids(int* ids, int n) {
+  return Ask(horovod_tf::ProcessSetList, [&](const std::vector<ProcessSetView>& sets) {
+    std::vector<int> all;
+    for (const ProcessSetView& set : sets) all.push_back(set.id);
+    return Write(all, ids, n);
+  });
+}
+
+int horovod_process_set_ranks(int id, int* ranks, int n) {
+  return AskSet(id, [&](const ProcessSetView& set) { return Write(set.ranks, ranks, n); });
+}
+
+int horovod_start_timeline(const char* path) {
+  return Guarded([path] {
+    if (path != nullptr && *path != '\0') return horovod_tf::ProcessStartTimeline(path);
+    return Status::InvalidArgument("a timeline needs the path of a file");
+  });
+}
+
+int horovod_stop_timeline(void) { return Guarded(horovod_tf::ProcessStopTimeline); }
 
 const char* horovod_status(void) {
   // As with errors: each thread has its own, without a destructor.

@@ -25,6 +25,9 @@ extern "C" {
 HVD_EXPORT int horovod_agree_on(const char* name, const char* value);
 /* Starts the library and meets the other ranks. Harmless when repeated. */
 HVD_EXPORT int horovod_init(void);
+/* The same for a job of some of the processes that were started together: `ranks` are theirs in
+ * MPI's world, by rank in the job. The others' call fails. n 0: all. */
+HVD_EXPORT int horovod_init_ranks(const int* ranks, int n);
 /* Stops it on all ranks. Harmless when repeated. horovod_init works again afterwards. */
 HVD_EXPORT int horovod_shutdown(void);
 /* The same; the other ranks are told this reason, UTF-8 and ended by a zero byte. */
@@ -46,6 +49,29 @@ HVD_EXPORT int horovod_cross_size(void);
 HVD_EXPORT int horovod_is_homogeneous(void);
 /* 1 if MPI may be called from several threads at once, else 0; -1 before init. */
 HVD_EXPORT int horovod_mpi_threads_supported(void);
+
+/* Process sets: groups of ranks with collectives of their own. 0 is the set of all ranks, which is
+ * always there. Adding and removing is done by all ranks together, and waits for them. */
+/* The new set's id, above 0 and not used again in this job, or -1: all ranks get the same.
+ * `ranks` are the job's, by rank in the set. */
+HVD_EXPORT int horovod_add_process_set(const int* ranks, int n);
+HVD_EXPORT int horovod_remove_process_set(int id);
+/* Below: -1 before init, -3 if there is no such set. */
+HVD_EXPORT int horovod_process_set_size(int id);
+/* This process's rank in the set; -4 if it is no member. */
+HVD_EXPORT int horovod_process_set_rank(int id);
+/* 1 if this process is a member, else 0. */
+HVD_EXPORT int horovod_process_set_included(int id);
+/* How many sets there are; writes the ids of the first n, in ascending order. */
+HVD_EXPORT int horovod_process_set_ids(int* ids, int n);
+/* The set's size; writes the first n of its ranks, which are the job's. */
+HVD_EXPORT int horovod_process_set_ranks(int id, int* ranks, int n);
+
+/* From now on rank 0 writes a timeline to this file (UTF-8, ended by a zero byte); on other ranks
+ * nothing happens. Another file that it writes is finished; the same one again changes nothing. */
+HVD_EXPORT int horovod_start_timeline(const char* path);
+/* Finishes the file; harmless when there is none. */
+HVD_EXPORT int horovod_stop_timeline(void);
 
 /* What this rank does and waits for, for how long, who is missing, and the environment in force:
  * several lines. SIGUSR1 prints the same to standard error, if nobody else handles it. */

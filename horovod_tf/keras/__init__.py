@@ -3,7 +3,6 @@
 from horovod_tf import __version__ as __version__
 from horovod_tf.common.basics import cross_rank as cross_rank
 from horovod_tf.common.basics import cross_size as cross_size
-from horovod_tf.common.basics import init as init
 from horovod_tf.common.basics import is_homogeneous as is_homogeneous
 from horovod_tf.common.basics import is_initialized as is_initialized
 from horovod_tf.common.basics import local_rank as local_rank
@@ -22,6 +21,11 @@ from horovod_tf.common.builds import mpi_built as mpi_built
 from horovod_tf.common.builds import mpi_enabled as mpi_enabled
 from horovod_tf.common.builds import nccl_built as nccl_built
 from horovod_tf.common.builds import rocm_built as rocm_built
+from horovod_tf.common.process_sets import ProcessSet as ProcessSet
+from horovod_tf.common.process_sets import add_process_set as add_process_set
+from horovod_tf.common.process_sets import global_process_set as global_process_set
+from horovod_tf.common.process_sets import init as init
+from horovod_tf.common.process_sets import remove_process_set as remove_process_set
 from horovod_tf.keras import callbacks as callbacks
 from horovod_tf.keras.models import load_model as load_model
 from horovod_tf.keras.optimizer import DistributedOptimizer as DistributedOptimizer

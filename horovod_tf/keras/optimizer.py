@@ -13,6 +13,7 @@ from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.gradient_reduction import GradientReduction
 from horovod_tf.tensorflow.grouping import Groups, groups_argument, key_of
 from horovod_tf.tensorflow.local_variables import LocalVariables, layers_argument
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, global_process_set
 from horovod_tf.tensorflow.reductions import Average
 from horovod_tf.tensorflow.sparse import merged
 
@@ -33,7 +34,7 @@ class _State:
 
     def __init__(self, settings: _Settings) -> None:
         self.settings = settings
-        self.local = LocalVariables(settings.local_layers, settings.scale_local)
+        self.local = LocalVariables(settings.local_layers, settings.scale_local, settings.reduction.process_set)
         # What get_gradients has averaged and may come to apply_gradients. The objects themselves, so that nothing else
         # can get their identity.
         self.averaged: Sequence[Any] = ()
@@ -218,6 +219,7 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
     average_aggregated_gradients: bool = False,
     num_groups: int = 0,
     groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
     """Makes `optimizer` average gradients over all ranks before it applies them, and returns it.
@@ -250,6 +252,7 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
         average_aggregated_gradients: Whether the sums are divided by N.
         num_groups: The older name of groups.
         groups: See there.
+        process_set: See there. Ranks that are not in it apply their own gradients.
         scale_local_gradients: Whether gradients of variables of `register_local_var` are divided by the number of
             ranks.
 
@@ -259,7 +262,7 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
             positive whole number.
     """
     options = (device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor)
-    reduction = GradientReduction(*options, groups_argument(groups, num_groups))
+    reduction = GradientReduction(*options, groups_argument(groups, num_groups), process_set)
     passes = _checked(backward_passes_per_step)
     return _averaging(
         optimizer,
@@ -280,6 +283,7 @@ def PartialDistributedOptimizer(  # noqa: N802 - the reference system's name
     backward_passes_per_step: int = 1,
     average_aggregated_gradients: bool = False,
     groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
     local_layers: Any = None,
     scale_local_gradients: bool = True,
 ) -> Any:
@@ -297,6 +301,7 @@ def PartialDistributedOptimizer(  # noqa: N802 - the reference system's name
         backward_passes_per_step: See there.
         average_aggregated_gradients: See there.
         groups: See there.
+        process_set: See there. Ranks that are not in it apply their own gradients.
         local_layers: A layer or several: all their trainable weights, also those that are made later.
         scale_local_gradients: See there.
 
@@ -304,7 +309,7 @@ def PartialDistributedOptimizer(  # noqa: N802 - the reference system's name
         ValueError: as `DistributedOptimizer`; or one of `local_layers` is no layer.
     """
     options = (device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor)
-    reduction = GradientReduction(*options, groups_argument(groups))
+    reduction = GradientReduction(*options, groups_argument(groups), process_set)
     passes = _checked(backward_passes_per_step)
     layers = layers_argument(local_layers)
     return _averaging(

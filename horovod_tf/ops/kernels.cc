@@ -22,15 +22,6 @@ using tensorflow::AsyncOpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-absl::Status CheckProcessSet(OpKernelConstruction* construction) {
-  int process_set = 0;
-  TF_RETURN_IF_ERROR(construction->GetAttr("process_set_id", &process_set));
-  if (process_set == 0) return absl::OkStatus();
-  return absl::UnimplementedError(
-      "process sets other than 0 (all ranks) are not available: process_set_id is " +
-      std::to_string(process_set));
-}
-
 // Common to all collectives, of one tensor or of a group; a subclass's constructor says which
 // collective it is.
 //
@@ -41,7 +32,8 @@ class CollectiveKernel : public AsyncOpKernel {
   CollectiveKernel(OpKernelConstruction* construction, CollectiveKind kind)
       : AsyncOpKernel(construction) {
     request_.kind = kind;
-    OP_REQUIRES_OK(construction, CheckProcessSet(construction));
+    // Whether there is such a set shows when it runs.
+    OP_REQUIRES_OK(construction, construction->GetAttr("process_set_id", &process_set_));
     OP_REQUIRES_OK(construction, NamesOf(construction, &names_));
   }
 
@@ -54,7 +46,7 @@ class CollectiveKernel : public AsyncOpKernel {
       OP_REQUIRES_OK_ASYNC(context, SetSplits(context, &group[i].request), done);
       OP_REQUIRES_OK_ASYNC(context, SetBuffers(context, static_cast<int>(i), &group[i]), done);
     }
-    Submit(context, std::move(group), std::move(done));
+    Submit(context, process_set_, std::move(group), std::move(done));
   }
 
  protected:
@@ -85,6 +77,7 @@ class CollectiveKernel : public AsyncOpKernel {
     return absl::OkStatus();
   }
 
+  int process_set_ = 0;
   std::vector<std::string> names_;
 };
 

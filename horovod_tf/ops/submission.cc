@@ -51,7 +51,7 @@ std::string Described(const std::vector<TensorEntry>& group) {
 
 }  // namespace
 
-void Submit(OpKernelContext* context, std::vector<TensorEntry> group,
+void Submit(OpKernelContext* context, int process_set, std::vector<TensorEntry> group,
             AsyncOpKernel::DoneCallback done) {
   std::shared_ptr<CancellationWatch> watch =
       CancellationWatch::Join(context->cancellation_manager());
@@ -67,7 +67,7 @@ void Submit(OpKernelContext* context, std::vector<TensorEntry> group,
     // One pointer: what a std::function holds without memory of its own.
     entry.done = Completion([waiting](const Status& status) { waiting->Answer(status); });
   }
-  ProcessEnqueue(std::move(group));
+  ProcessEnqueue(std::move(group), process_set);
   watch->Submitted();
 }
 

@@ -9,9 +9,9 @@
 
 namespace horovod_tf {
 
-// Hands the tensors of one kernel over together, all or none. done() is called once, when the last
-// of them has been answered, with the first error that any of them got. The one place where a
-// kernel waits for peers, until they have come or the step is cancelled.
+// Hands the tensors of one kernel over together, all or none, to the ranks of a process set. done()
+// is called once, when the last of them has been answered, with the first error that any of them
+// got. The one place where a kernel waits for peers, until they have come or the step is cancelled.
 //
 // The context, and with it the buffers of inputs and outputs, lives until done() is called, which
 // is the last thing that happens: done() may destroy the context. So what has been answered keeps
@@ -20,7 +20,7 @@ namespace horovod_tf {
 // `group` is not empty, and its entries have neither ticket nor completion yet.
 //
 // Thread rule: any thread. done() may run on this one, or on one of the library's.
-void Submit(tensorflow::OpKernelContext* context, std::vector<TensorEntry> group,
+void Submit(tensorflow::OpKernelContext* context, int process_set, std::vector<TensorEntry> group,
             tensorflow::AsyncOpKernel::DoneCallback done);
 
 }  // namespace horovod_tf

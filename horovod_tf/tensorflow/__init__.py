@@ -28,11 +28,14 @@ from horovod_tf.tensorflow.functions import broadcast_global_variables as broadc
 from horovod_tf.tensorflow.functions import broadcast_variables as broadcast_variables
 from horovod_tf.tensorflow.hooks import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
 from horovod_tf.tensorflow.in_place import broadcast_ as broadcast_
+from horovod_tf.tensorflow.mpi_ops import ProcessSet as ProcessSet
+from horovod_tf.tensorflow.mpi_ops import add_process_set as add_process_set
 from horovod_tf.tensorflow.mpi_ops import allgather as allgather
 from horovod_tf.tensorflow.mpi_ops import alltoall as alltoall
 from horovod_tf.tensorflow.mpi_ops import broadcast as broadcast
 from horovod_tf.tensorflow.mpi_ops import cross_rank as cross_rank
 from horovod_tf.tensorflow.mpi_ops import cross_size as cross_size
+from horovod_tf.tensorflow.mpi_ops import global_process_set as global_process_set
 from horovod_tf.tensorflow.mpi_ops import init as init
 from horovod_tf.tensorflow.mpi_ops import is_homogeneous as is_homogeneous
 from horovod_tf.tensorflow.mpi_ops import is_initialized as is_initialized
@@ -40,9 +43,12 @@ from horovod_tf.tensorflow.mpi_ops import local_rank as local_rank
 from horovod_tf.tensorflow.mpi_ops import local_size as local_size
 from horovod_tf.tensorflow.mpi_ops import mpi_threads_supported as mpi_threads_supported
 from horovod_tf.tensorflow.mpi_ops import rank as rank
+from horovod_tf.tensorflow.mpi_ops import remove_process_set as remove_process_set
 from horovod_tf.tensorflow.mpi_ops import shutdown as shutdown
 from horovod_tf.tensorflow.mpi_ops import size as size
+from horovod_tf.tensorflow.mpi_ops import start_timeline as start_timeline
 from horovod_tf.tensorflow.mpi_ops import status as status
+from horovod_tf.tensorflow.mpi_ops import stop_timeline as stop_timeline
 from horovod_tf.tensorflow.objects import allgather_object as allgather_object
 from horovod_tf.tensorflow.objects import broadcast_object as broadcast_object
 from horovod_tf.tensorflow.objects import broadcast_object_fn as broadcast_object_fn
@@ -55,6 +61,11 @@ from horovod_tf.tensorflow.reductions import Product as Product
 from horovod_tf.tensorflow.reductions import Sum as Sum
 from horovod_tf.tensorflow.tape import DistributedGradientTape as DistributedGradientTape
 from horovod_tf.tensorflow.tape import PartialDistributedGradientTape as PartialDistributedGradientTape
+from horovod_tf.tensorflow.topology import local_rank_op as local_rank_op
+from horovod_tf.tensorflow.topology import local_size_op as local_size_op
+from horovod_tf.tensorflow.topology import process_set_included_op as process_set_included_op
+from horovod_tf.tensorflow.topology import rank_op as rank_op
+from horovod_tf.tensorflow.topology import size_op as size_op
 
 
 def __getattr__(name: str) -> _Any:

@@ -9,12 +9,15 @@ import tensorflow as tf
 
 from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.mpi_ops import (
+    ProcessSet,
     _allreduce,
     _default_name,
     _grouped_allreduce,
     _grouped_reducescatter,
     _reducescatter,
     allgather,
+    global_process_set,
+    id_of,
 )
 from horovod_tf.tensorflow.reductions import Average, ReduceOp, reduction
 from horovod_tf.tensorflow.sparse import check_reducible, gathered
@@ -30,6 +33,7 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     name: str | None = None,
+    process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
 ) -> Any:
     """The average, or another reduction, of a tensor over all ranks.
@@ -48,27 +52,36 @@ def allreduce(
         postscale_factor: Multiplies the result. The same on all ranks; a float32.
         name: What ranks match it by; of `tf.IndexedSlices` with "_values" and "_indices" behind it. By default, in a
             graph, made from the tensor's name.
+        process_set: Which ranks take part, and are averaged over; this one must be among them.
         ignore_name_scope: Whether ranks match it by the last part of its name only, in a graph.
 
     Returns:
         Dense: a tensor of the input's type and shape. Sparse: `tf.IndexedSlices` with the input's dense_shape.
 
     Raises:
-        ValueError: both average and op are given, or op is no reduction.
+        ValueError: both average and op are given, op is no reduction, or the process set is not registered.
         NotImplementedError: this reduction is not offered for this tensor.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
+        tf.errors.InvalidArgumentError: when it runs: this rank is not in the process set, or it has been removed.
     """
     reduce_op = reduction(average, op)
     factors: dict[str, Any] = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
     if isinstance(tensor, tf.IndexedSlices):
         check_reducible(reduce_op)
-        return _allreduce_sparse(tensor, reduce_op, device_sparse, name, ignore_name_scope, factors)
+        return _allreduce_sparse(tensor, reduce_op, device_sparse, name, ignore_name_scope, process_set, factors)
     with tf.device(device_dense):
         tensor = tf.convert_to_tensor(tensor)
         compressed, context = compression.compress(tensor)
         if context is not None and not tf.executing_eagerly():
             name = name or _default_name("HorovodAllreduce", tensor)
-        reduced = _allreduce(compressed, name, reduce_op, ignore_name_scope=ignore_name_scope, **factors)
+        reduced = _allreduce(
+            compressed,
+            name,
+            reduce_op,
+            ignore_name_scope=ignore_name_scope,
+            process_set_id=id_of(process_set),
+            **factors,
+        )
         return compression.decompress(reduced, context)
 
 
@@ -81,6 +94,7 @@ def grouped_allreduce(
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> list[Any]:
@@ -98,6 +112,7 @@ def grouped_allreduce(
         op: As for `allreduce`.
         prescale_factor: As for `allreduce`.
         postscale_factor: As for `allreduce`.
+        process_set: As for `allreduce`.
         ignore_name_scope: As for `allreduce`.
         name: Ranks match the i-th of n dense tensors by "<name>_<i>of<n>", counted from 1. By default, in a graph, by
             the name that `allreduce` of this tensor has: ranks need not group the same tensors, or any.
@@ -106,7 +121,7 @@ def grouped_allreduce(
         What `allreduce` of each returns, in the order of `tensors`.
 
     Raises:
-        ValueError: both average and op are given, or op is no reduction.
+        ValueError: both average and op are given, op is no reduction, or the process set is not registered.
         NotImplementedError: this reduction is not offered for one of the tensors.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree about one of the tensors, or `init()` has not
             been called. There are no results then.
@@ -124,11 +139,16 @@ def grouped_allreduce(
             if not is_sparse
         ]
         reduced = _grouped_allreduce(
-            [one for one, _ in dense], name, reduce_op, ignore_name_scope=ignore_name_scope, **factors
+            [one for one, _ in dense],
+            name,
+            reduce_op,
+            ignore_name_scope=ignore_name_scope,
+            process_set_id=id_of(process_set),
+            **factors,
         )
         results = iter([compression.decompress(one, context) for one, (_, context) in zip(reduced, dense)])
     return [
-        _allreduce_sparse(tensor, reduce_op, device_sparse, None, ignore_name_scope, factors)
+        _allreduce_sparse(tensor, reduce_op, device_sparse, None, ignore_name_scope, process_set, factors)
         if is_sparse
         else next(results)
         for tensor, is_sparse in zip(tensors, sparse)
@@ -136,7 +156,10 @@ def grouped_allreduce(
 
 
 def grouped_allgather(
-    tensors: Iterable[Any], name: str | None = None, ignore_name_scope: bool = False
+    tensors: Iterable[Any],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
     """`allgather` of each of several tensors.
 
@@ -144,6 +167,7 @@ def grouped_allgather(
         tensors: Each as for `allgather`. Types may differ.
         name: Ranks match the i-th of n tensors by "<name>_<i>of<n>", counted from 1; each by its own name by default.
         ignore_name_scope: As for `allgather`.
+        process_set: As for `allgather`.
 
     Returns:
         What `allgather` of each returns, in the order of `tensors`.
@@ -153,7 +177,7 @@ def grouped_allgather(
     """
     tensors = list(tensors)
     names = [name and f"{name}_{place}of{len(tensors)}" for place in range(1, len(tensors) + 1)]
-    return [allgather(tensor, one, ignore_name_scope) for tensor, one in zip(tensors, names)]
+    return [allgather(tensor, one, ignore_name_scope, process_set) for tensor, one in zip(tensors, names)]
 
 
 def reducescatter(
@@ -162,6 +186,7 @@ def reducescatter(
     compression: type[Compressor] = Compression.none,
     op: int = Average,
     name: str | None = None,
+    process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
@@ -176,6 +201,7 @@ def reducescatter(
         compression: What is reduced instead of the tensor: one of `Compression`.
         op: Average, Sum, Min, Max or Product. An average of integers stays an integer: it is truncated toward zero.
         name: What ranks match it by; made from the tensor's name by default, in a graph.
+        process_set: Which ranks take part; this one must be among them. Its size counts instead of `size()`.
         ignore_name_scope: Whether ranks match it by the last part of its name only, in a graph.
         prescale_factor: Multiplies every rank's tensor first. The same on all ranks; a float32.
         postscale_factor: Multiplies the result. The same on all ranks; a float32.
@@ -184,7 +210,7 @@ def reducescatter(
         A tensor of the input's type. Its static dimension 0 is unknown.
 
     Raises:
-        ValueError: op is no reduction.
+        ValueError: op is no reduction, or the process set is not registered.
         NotImplementedError: this reduction is not offered.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
@@ -200,6 +226,7 @@ def reducescatter(
                 name,
                 reduce_op,
                 ignore_name_scope=ignore_name_scope,
+                process_set_id=id_of(process_set),
                 prescale_factor=prescale_factor,
                 postscale_factor=postscale_factor,
             ),
@@ -213,6 +240,7 @@ def grouped_reducescatter(
     device_dense: str = "",
     compression: type[Compressor] = Compression.none,
     op: int = Average,
+    process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[tf.Tensor]:
@@ -223,6 +251,7 @@ def grouped_reducescatter(
         device_dense: As for `reducescatter`.
         compression: As for `reducescatter`.
         op: As for `reducescatter`.
+        process_set: As for `reducescatter`.
         prescale_factor: As for `reducescatter`.
         postscale_factor: As for `reducescatter`.
 
@@ -230,7 +259,7 @@ def grouped_reducescatter(
         What `reducescatter` of each returns, in the order of `tensors`.
 
     Raises:
-        ValueError: op is no reduction.
+        ValueError: op is no reduction, or the process set is not registered.
         NotImplementedError: this reduction is not offered.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree about one of the tensors, or `init()` has not
             been called. There are no results then.
@@ -241,17 +270,19 @@ def grouped_reducescatter(
         reduced = _grouped_reducescatter(
             [one for one, _ in pairs],
             reduce_op=reduce_op,
+            process_set_id=id_of(process_set),
             prescale_factor=prescale_factor,
             postscale_factor=postscale_factor,
         )
         return [compression.decompress(one, context) for one, (_, context) in zip(reduced, pairs)]
 
 
-def barrier(name: str | None = None) -> tf.Operation | None:
+def barrier(name: str | None = None, process_set: ProcessSet = global_process_set) -> tf.Operation | None:
     """Waits until all ranks are here.
 
     Args:
         name: What ranks match it by.
+        process_set: Whose ranks; this one must be among them.
 
     Returns:
         In a graph, the operation that waits. Eager: None, all are here.
@@ -259,7 +290,7 @@ def barrier(name: str | None = None) -> tf.Operation | None:
     Raises:
         tf.errors.FailedPreconditionError: when it runs: `init()` has not been called.
     """
-    met = _allreduce(tf.zeros([0], tf.uint8), name or "HorovodBarrier")
+    met = _allreduce(tf.zeros([0], tf.uint8), name or "HorovodBarrier", process_set_id=id_of(process_set))
     return None if tf.executing_eagerly() else met.op
 
 
@@ -269,9 +300,10 @@ def _allreduce_sparse(
     device: str,
     name: str | None,
     ignore_name_scope: bool,
+    process_set: ProcessSet,
     factors: dict[str, float],
 ) -> tf.IndexedSlices:
     if name is None and not tf.executing_eagerly():
         name = _default_name("HorovodAllreduce", slices.values)
     with tf.device(device):
-        return gathered(slices, reduce_op, name, ignore_name_scope, **factors)
+        return gathered(slices, reduce_op, name, ignore_name_scope, process_set, **factors)

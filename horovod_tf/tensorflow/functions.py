@@ -7,22 +7,25 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod_tf.tensorflow.mpi_ops import _normalize_name, broadcast
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, _normalize_name, broadcast, global_process_set
 
 
-def broadcast_into(variable: Any, root_rank: int, name: str | None = None) -> Any:
+def broadcast_into(
+    variable: Any, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
     """What assigns one variable the value of rank `root_rank`; in a graph, it reads as that value."""
     # By the variable's name: what reads it is named differently from graph to graph.
     name = name or f"HorovodBroadcast_{_normalize_name(variable.name)}"
-    return variable.assign(broadcast(tf.convert_to_tensor(variable), root_rank, name))
+    return variable.assign(broadcast(tf.convert_to_tensor(variable), root_rank, name, process_set=process_set))
 
 
-def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
+def broadcast_variables(variables: Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> Any:
     """Assigns every variable the value that rank `root_rank` has.
 
     Args:
         variables: The same on all ranks, with the same names, types and shapes.
-        root_rank: The same on all ranks.
+        root_rank: The same on all ranks; also in a process set a rank of the job.
+        process_set: Whose ranks; this one must be among them.
 
     Returns:
         In a graph, the operation that does it. Eager: None, it is done.
@@ -30,7 +33,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
     Raises:
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
-    assigned = [broadcast_into(variable, root_rank) for variable in variables]
+    assigned = [broadcast_into(variable, root_rank, process_set=process_set) for variable in variables]
     return None if tf.executing_eagerly() else tf.group(*assigned)
 
 

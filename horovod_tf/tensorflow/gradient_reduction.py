@@ -12,7 +12,7 @@ from horovod_tf.tensorflow.collectives import allreduce
 from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.grouping import Groups, groups_argument, groups_of
 from horovod_tf.tensorflow.local_variables import LocalVariables
-from horovod_tf.tensorflow.mpi_ops import _grouped_allreduce, size
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, _grouped_allreduce, global_process_set, id_of
 from horovod_tf.tensorflow.reductions import Average, ReduceOp, Sum, reduction
 from horovod_tf.tensorflow.sparse import SPARSE_AUTO, gathered_or_as_table
 
@@ -36,6 +36,7 @@ class GradientReduction:
             the number of ranks and multiplied by it behind.
         groups: How many groups of gradients are reduced together, as even as can be; or the variables of each group,
             where what is in no list is grouped as by default. None and 0, the default: small gradients together.
+        process_set: Whose ranks reduce them. On the others they stay as they are.
 
     Raises:
         ValueError: these do not go together.
@@ -48,6 +49,7 @@ class GradientReduction:
     op: int = Average
     gradient_predivide_factor: float = 1.0
     groups: Groups = None
+    process_set: ProcessSet = global_process_set
 
     def __post_init__(self) -> None:
         if reduction(None, self.op) not in (Average, Sum):
@@ -82,7 +84,9 @@ class GradientReduction:
         variables: Sequence[Any] | None = None,
         local: LocalVariables | None = None,
     ) -> list[Any]:
-        """The reduced gradients, under name scope `scope`; None stays None. In a job of one, the gradients themselves.
+        """The reduced gradients, under name scope `scope`; None stays None.
+
+        On a rank that is alone, or not in the process set, the gradients themselves.
 
         In a graph ranks match them by their places: TensorFlow's names of gradients have numbers that count what else
         a rank has built. Ranks need not group alike, nor have the same local variables.
@@ -96,7 +100,8 @@ class GradientReduction:
         own = local.places(variables) if local is not None and variables is not None else set()
         with tf.name_scope(scope):
             results = self.as_reduced(gradients)
-            if size() == 1:
+            id_of(self.process_set)  # what is not registered has neither
+            if not self.process_set.included() or self.process_set.size() == 1:
                 return results
             shared = [place for place in range(len(results)) if place not in own]
             reduced = self._reduce_shared(
@@ -125,6 +130,7 @@ class GradientReduction:
                     ReduceOp(self.op),
                     self._names(apart) or [None] * len(apart),
                     self.compression,
+                    self.process_set,
                     **self._factors,
                 )
             for place, one in zip(apart, tables):
@@ -155,6 +161,7 @@ class GradientReduction:
             compression=self.compression,
             op=ReduceOp(self.op),
             name=name,
+            process_set=self.process_set,
             **self._factors,
         )
 
@@ -162,6 +169,10 @@ class GradientReduction:
         with tf.device(self.device_dense):
             compressed = [self.compression.compress(gradient) for gradient in group]
             results = _grouped_allreduce(
-                [one for one, _ in compressed], reduce_op=self.op, members=names, **self._factors
+                [one for one, _ in compressed],
+                reduce_op=self.op,
+                members=names,
+                process_set_id=id_of(self.process_set),
+                **self._factors,
             )
             return [self.compression.decompress(one, context) for one, (_, context) in zip(results, compressed)]

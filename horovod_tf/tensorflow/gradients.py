@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from horovod_tf.common.basics import process_set_rank
+from horovod_tf.common.process_sets import ProcessSet
 from horovod_tf.tensorflow.gradient_convention import reduction_of_gradients
-from horovod_tf.tensorflow.mpi_ops import _allreduce, _grouped_allreduce, allgather, alltoall, rank, size
+from horovod_tf.tensorflow.mpi_ops import _allreduce, _grouped_allreduce, allgather, alltoall, rank
 from horovod_tf.tensorflow.reductions import Average, Sum
 
 
@@ -21,6 +23,12 @@ def _reduce_op_of(op: tf.Operation) -> int:
     return reduce_op
 
 
+def _process_set_of(op: tf.Operation) -> int:
+    """The ranks that `op` is of are those that its gradient is of."""
+    process_set: int = op.get_attr("process_set_id")
+    return process_set
+
+
 def _scaled(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     """The incoming gradient times the factors of `op`."""
     scale = op.get_attr("prescale_factor") * op.get_attr("postscale_factor")
@@ -30,14 +38,18 @@ def _scaled(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
 @tf.RegisterGradient("HorovodAllreduce")
 def _allreduce_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     """Every rank's input adds to every rank's output, so the incoming gradients of all ranks add up."""
-    return _allreduce(_scaled(op, grad), reduce_op=_reduce_op_of(op))
+    return _allreduce(_scaled(op, grad), reduce_op=_reduce_op_of(op), process_set_id=_process_set_of(op))
 
 
 @tf.RegisterGradient("HorovodGroupedAllreduce")
 def _grouped_allreduce_grad(op: tf.Operation, *grads: tf.Tensor | None) -> list[tf.Tensor | None]:
     """The same for each tensor of a group, in a group; None for what nothing depends on."""
     reduced = iter(
-        _grouped_allreduce([_scaled(op, grad) for grad in grads if grad is not None], reduce_op=_reduce_op_of(op))
+        _grouped_allreduce(
+            [_scaled(op, grad) for grad in grads if grad is not None],
+            reduce_op=_reduce_op_of(op),
+            process_set_id=_process_set_of(op),
+        )
     )
     return [None if grad is None else next(reduced) for grad in grads]
 
@@ -46,22 +58,25 @@ def _grouped_allreduce_grad(op: tf.Operation, *grads: tf.Tensor | None) -> list[
 def _allgather_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     """The rows of the summed or averaged gradient that this rank contributed. Their place is known when it runs."""
     rows = tf.shape(op.inputs[0], out_type=tf.int64)[:1]
-    rows_of_ranks = allgather(rows)
-    begin = tf.reduce_sum(rows_of_ranks[: rank()])
-    return _allreduce(grad, reduce_op=reduction_of_gradients())[begin : begin + rows[0]]
+    process_set = _process_set_of(op)
+    rows_of_ranks = allgather(rows, process_set=ProcessSet.of_id(process_set))
+    begin = tf.reduce_sum(rows_of_ranks[: process_set_rank(process_set)])
+    return _allreduce(grad, reduce_op=reduction_of_gradients(), process_set_id=process_set)[begin : begin + rows[0]]
 
 
 @tf.RegisterGradient("HorovodAlltoall")
 def _alltoall_grad(op: tf.Operation, grad: tf.Tensor, _: tf.Tensor | None) -> list[tf.Tensor | None]:
     """The gradients of rows go back to where the rows came from; numbers of rows have none."""
-    return [alltoall(grad, splits=op.outputs[1])[0], None]
+    process_set = ProcessSet.of_id(_process_set_of(op))
+    return [alltoall(grad, splits=op.outputs[1], process_set=process_set)[0], None]
 
 
 def _rows_of_all_ranks(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     """The gradient of a reduction whose rows are shared: each rank's input adds to the rows of every rank."""
     scaled = _scaled(op, grad)
-    rows = allgather(scaled)
-    return rows / tf.cast(size(), rows.dtype) if _reduce_op_of(op) == Average else rows
+    process_set = ProcessSet.of_id(_process_set_of(op))
+    rows = allgather(scaled, process_set=process_set)
+    return rows / tf.cast(process_set.size(), rows.dtype) if _reduce_op_of(op) == Average else rows
 
 
 @tf.RegisterGradient("HorovodReducescatter")
@@ -79,5 +94,5 @@ def _grouped_reducescatter_grad(op: tf.Operation, *grads: tf.Tensor | None) -> l
 @tf.RegisterGradient("HorovodBroadcast")
 def _broadcast_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     """The root's input is everybody's output; nobody else's input matters."""
-    total = _allreduce(grad, reduce_op=reduction_of_gradients())
+    total = _allreduce(grad, reduce_op=reduction_of_gradients(), process_set_id=_process_set_of(op))
     return total if rank() == op.get_attr("root_rank") else tf.zeros_like(total)

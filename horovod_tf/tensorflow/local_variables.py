@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from horovod_tf.tensorflow.grouping import key_of
-from horovod_tf.tensorflow.mpi_ops import size
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, global_process_set
 
 
 def layers_argument(local_layers: Any) -> list[Any]:
@@ -31,10 +31,16 @@ class LocalVariables:
     all others are averages. So it is divided by the number of ranks, unless that is not wanted.
     """
 
-    def __init__(self, layers: Iterable[Any] = (), scale: bool = True) -> None:
-        """All trainable weights of `layers`, also of those that have none yet; `scale`: whether to divide."""
+    def __init__(
+        self, layers: Iterable[Any] = (), scale: bool = True, process_set: ProcessSet = global_process_set
+    ) -> None:
+        """All trainable weights of `layers`, also of those that have none yet; `scale`: whether to divide.
+
+        By the number of ranks of `process_set`.
+        """
         self._layers = list(layers)
         self._scale = scale
+        self._process_set = process_set
         self._registered: dict[int, Any] = {}  # with the variables, so that nothing else gets their identity
 
     def register(self, variable: Any) -> None:
@@ -51,8 +57,8 @@ class LocalVariables:
 
     def scaled(self, gradient: Any) -> Any:
         """A gradient of one of them, as it is applied; None stays None."""
-        if gradient is None or not self._scale or size() == 1:
+        if gradient is None or not self._scale or self._process_set.size() == 1:
             return gradient
         if isinstance(gradient, tf.IndexedSlices):
             return tf.IndexedSlices(self.scaled(gradient.values), gradient.indices, gradient.dense_shape)
-        return gradient / tf.cast(size(), gradient.dtype)
+        return gradient / tf.cast(self._process_set.size(), gradient.dtype)

@@ -20,7 +20,6 @@ from horovod_tf.common import interrupts
 from horovod_tf.common.basics import agree_on
 from horovod_tf.common.basics import cross_rank as cross_rank
 from horovod_tf.common.basics import cross_size as cross_size
-from horovod_tf.common.basics import init as init
 from horovod_tf.common.basics import is_homogeneous as is_homogeneous
 from horovod_tf.common.basics import is_initialized as is_initialized
 from horovod_tf.common.basics import local_rank as local_rank
@@ -29,7 +28,15 @@ from horovod_tf.common.basics import mpi_threads_supported as mpi_threads_suppor
 from horovod_tf.common.basics import rank as rank
 from horovod_tf.common.basics import shutdown as shutdown
 from horovod_tf.common.basics import size as size
+from horovod_tf.common.basics import start_timeline as start_timeline
 from horovod_tf.common.basics import status as status
+from horovod_tf.common.basics import stop_timeline as stop_timeline
+from horovod_tf.common.process_sets import ProcessSet as ProcessSet
+from horovod_tf.common.process_sets import add_process_set as add_process_set
+from horovod_tf.common.process_sets import global_process_set as global_process_set
+from horovod_tf.common.process_sets import id_of as id_of
+from horovod_tf.common.process_sets import init as init
+from horovod_tf.common.process_sets import remove_process_set as remove_process_set
 from horovod_tf.tensorflow.auto_control import keep_concurrent
 from horovod_tf.tensorflow.reductions import Sum
 from horovod_tf.tensorflow.xla import refuse_inside_xla
@@ -43,6 +50,14 @@ OP_TYPES: Final = (
     "HorovodAlltoall",
     "HorovodReducescatter",
     "HorovodGroupedReducescatter",
+)
+# What they say is found out when they run. They wait for nobody.
+QUERY_TYPES: Final = (
+    "HorovodSize",
+    "HorovodProcessSetIncluded",
+    "HorovodRank",
+    "HorovodLocalRank",
+    "HorovodLocalSize",
 )
 _BUILD_IT: Final = (
     "run `make ops PYTHON=<this Python>` in the source tree, or `pip install --no-build-isolation --force-reinstall .`"
@@ -84,7 +99,7 @@ def _load() -> Any:
         raise ImportError(f"{path} cannot be loaded ({error.message}): {_BUILD_IT}", path=str(path)) from error
 
 
-keep_concurrent(OP_TYPES)
+keep_concurrent((*OP_TYPES, *QUERY_TYPES))
 _ops: Final = _load()
 interrupts.waits_in("tensorflow")
 interrupts.waits_in(_ops.__name__)  # eager operations
@@ -119,7 +134,7 @@ def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = Sum, **att
         tensor: Any shape, the same on all ranks, also empty or a scalar. Any number type.
         name: What ranks match it by; made from the tensor's name by default.
         reduce_op: A `ReduceOp`. An average is the sum divided by the number of ranks; integers truncate toward zero.
-        attributes: prescale_factor, postscale_factor, ignore_name_scope, as the operation has them.
+        attributes: prescale_factor, postscale_factor, ignore_name_scope, process_set_id, as the operation has them.
 
     Returns:
         A tensor of the input's type and shape, bitwise the same on all ranks.
@@ -252,27 +267,46 @@ def _run_grouped(
     return results
 
 
-def allgather(tensor: Any, name: str | None = None, ignore_name_scope: bool = False) -> tf.Tensor:
+def allgather(
+    tensor: Any,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
     """The tensors of all ranks one after the other on dimension 0, in the order of the ranks.
 
     Args:
         tensor: Not a scalar. Dimension 0 may differ between ranks and be 0; the others are the same on all.
         name: What ranks match it by; made from the tensor's name by default.
         ignore_name_scope: Whether ranks match it by the last part of its name only, in a graph.
+        process_set: Which ranks take part; this one must be among them.
 
     Returns:
         A tensor of the input's type. Its static dimension 0 is unknown.
 
     Raises:
+        ValueError: the process set is not registered.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
+        tf.errors.InvalidArgumentError: when it runs: this rank is not in the process set, or it has been removed.
     """
     rows: tf.Tensor = _run(
-        _ops.horovod_allgather, "HorovodAllgather", tensor, name, ignore_name_scope=ignore_name_scope
+        _ops.horovod_allgather,
+        "HorovodAllgather",
+        tensor,
+        name,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=id_of(process_set),
     )
     return rows
 
 
-def alltoall(tensor: Any, splits: Any = None, name: str | None = None, ignore_name_scope: bool = False) -> Any:
+def alltoall(
+    tensor: Any,
+    splits: Any = None,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
     """Gives each rank some rows of this rank's tensor, and gets those that every rank has for this one.
 
     Args:
@@ -282,13 +316,14 @@ def alltoall(tensor: Any, splits: Any = None, name: str | None = None, ignore_na
             then.
         name: What ranks match it by; made from the tensor's name by default.
         ignore_name_scope: Whether ranks match it by the last part of its name only, in a graph.
+        process_set: Which ranks take part; this one must be among them. Its size counts instead of `size()`.
 
     Returns:
         The rows of rank 0, then those of rank 1, and so on, as a tensor of the input's type whose static dimension 0
         is unknown. With splits, a pair: that, and how many rows came from each rank, an int32 vector.
 
     Raises:
-        ValueError: splits is empty.
+        ValueError: splits is empty, or the process set is not registered.
         tf.errors.InvalidArgumentError: when it runs: splits do not fit the tensor or the number of ranks, or there are
             none and the rows cannot be divided evenly.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
@@ -297,26 +332,41 @@ def alltoall(tensor: Any, splits: Any = None, name: str | None = None, ignore_na
     if splits is not None and given.shape.num_elements() == 0:
         raise ValueError("splits is empty, and has to say for each rank how many rows it gets")
     output, received = _run(
-        _ops.horovod_alltoall, "HorovodAlltoall", tensor, name, splits=given, ignore_name_scope=ignore_name_scope
+        _ops.horovod_alltoall,
+        "HorovodAlltoall",
+        tensor,
+        name,
+        splits=given,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=id_of(process_set),
     )
     return output if splits is None else (output, received)
 
 
-def broadcast(tensor: Any, root_rank: int, name: str | None = None, ignore_name_scope: bool = False) -> tf.Tensor:
+def broadcast(
+    tensor: Any,
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
     """The tensor of rank `root_rank`, on every rank.
 
     Args:
         tensor: Type and shape are the same on all ranks; only the root's values matter.
-        root_rank: The same on all ranks.
+        root_rank: The same on all ranks; also in a process set a rank of the job.
         name: What ranks match it by; made from the tensor's name by default.
         ignore_name_scope: Whether ranks match it by the last part of its name only, in a graph.
+        process_set: Which ranks take part; this one must be among them.
 
     Returns:
         A tensor of the input's type and shape.
 
     Raises:
+        ValueError: the process set is not registered.
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
-        tf.errors.InvalidArgumentError: when it runs: there is no such rank.
+        tf.errors.InvalidArgumentError: when it runs: there is no such rank in the process set, or this one is none, or
+            the set has been removed.
     """
     value: tf.Tensor = _run(
         _ops.horovod_broadcast,
@@ -325,5 +375,6 @@ def broadcast(tensor: Any, root_rank: int, name: str | None = None, ignore_name_
         name,
         root_rank=root_rank,
         ignore_name_scope=ignore_name_scope,
+        process_set_id=id_of(process_set),
     )
     return value

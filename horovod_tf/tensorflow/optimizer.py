@@ -13,6 +13,7 @@ from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.gradient_reduction import GradientReduction
 from horovod_tf.tensorflow.grouping import Groups, groups_argument, key_of
 from horovod_tf.tensorflow.local_variables import LocalVariables
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, global_process_set
 from horovod_tf.tensorflow.reductions import Average
 
 
@@ -41,6 +42,7 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
         average_aggregated_gradients: bool = False,
         num_groups: int = 0,
         groups: Groups = None,
+        process_set: ProcessSet = global_process_set,
         scale_local_gradients: bool = True,
     ) -> None:
         """Wraps `optimizer`.
@@ -61,6 +63,7 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
             average_aggregated_gradients: Whether the sums are divided by N.
             num_groups: The older name of groups.
             groups: See there.
+            process_set: See there. Ranks that are not in it apply their own gradients.
             scale_local_gradients: Whether gradients of variables of `register_local_var` are divided by the number of
                 ranks.
 
@@ -80,8 +83,9 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
             op,
             gradient_predivide_factor,
             groups_argument(groups, num_groups),
+            process_set,
         )
-        self._local = LocalVariables(scale=scale_local_gradients)
+        self._local = LocalVariables(scale=scale_local_gradients, process_set=process_set)
         self._passes = (backward_passes_per_step, average_aggregated_gradients)
         self._aggregations: dict[tuple[int, ...], LocalGradientAggregationHelper] = {}
         self._new_aggregation()

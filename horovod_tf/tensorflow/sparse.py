@@ -13,7 +13,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from horovod_tf.tensorflow.compression import Compression, Compressor
-from horovod_tf.tensorflow.mpi_ops import _allreduce, allgather, size
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, _allreduce, allgather, global_process_set, id_of
 from horovod_tf.tensorflow.reductions import Average, ReduceOp, Sum
 
 # What sparse_as_dense= may be besides True and False: decided in every step, by all ranks alike.
@@ -69,6 +69,7 @@ def gathered(
     reduce_op: ReduceOp,
     name: str | None = None,
     ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> tf.IndexedSlices:
@@ -77,11 +78,13 @@ def gathered(
     An average of integers is that of the sums of all ranks, truncated toward zero as dense ones are.
     """
     slices = merged(slices)
-    values = allgather(_scaled(slices.values, prescale_factor), name and f"{name}_values", ignore_name_scope)
-    indices = allgather(slices.indices, name and f"{name}_indices", ignore_name_scope)
+    values = allgather(
+        _scaled(slices.values, prescale_factor), name and f"{name}_values", ignore_name_scope, process_set
+    )
+    indices = allgather(slices.indices, name and f"{name}_indices", ignore_name_scope, process_set)
     total = tf.IndexedSlices(values, indices, slices.dense_shape)
     if reduce_op == Average:
-        count = tf.cast(size(), values.dtype)
+        count = tf.cast(process_set.size(), values.dtype)
         if values.dtype.is_integer:
             total = merged(total)  # a rank's part of a sum cannot be truncated
             total = tf.IndexedSlices(tf.truncatediv(total.values, count), total.indices, slices.dense_shape)
@@ -106,7 +109,7 @@ def _table_is_shorter(slices: tf.IndexedSlices, rows_of_all: tf.Tensor) -> tf.Te
 
 
 def _as_table(
-    slices: tf.IndexedSlices, reduce_op: ReduceOp, name: str | None, compression: type[Compressor], **factors: float
+    slices: tf.IndexedSlices, reduce_op: ReduceOp, name: str | None, compression: type[Compressor], **factors: Any
 ) -> list[tf.Tensor]:
     """Values and indices of all rows of the table."""
     count = slices.dense_shape[0]
@@ -121,6 +124,7 @@ def gathered_or_as_table(
     reduce_op: ReduceOp,
     names: Sequence[str | None],
     compression: type[Compressor] = Compression.none,
+    process_set: ProcessSet = global_process_set,
     **factors: Any,
 ) -> list[tf.IndexedSlices]:
     """Each of `group` in the way that sends less, which all ranks choose alike; with a table, all its rows come back.
@@ -129,19 +133,21 @@ def gathered_or_as_table(
     """
     group = [merged(slices) for slices in group]
     rows = _allreduce(
-        tf.stack([tf.size(slices.indices, tf.int64) for slices in group]), names[0] and f"{names[0]}_rows"
+        tf.stack([tf.size(slices.indices, tf.int64) for slices in group]),
+        names[0] and f"{names[0]}_rows",
+        process_set_id=id_of(process_set),
     )
     results = []
     for place, (slices, name) in enumerate(zip(group, names)):
         if slices.dense_shape is None:
-            results.append(gathered(slices, reduce_op, name, **factors))
+            results.append(gathered(slices, reduce_op, name, process_set=process_set, **factors))
             continue
 
         def table(slices: tf.IndexedSlices = slices, name: str | None = name) -> list[tf.Tensor]:
-            return _as_table(slices, reduce_op, name, compression, **factors)
+            return _as_table(slices, reduce_op, name, compression, process_set_id=id_of(process_set), **factors)
 
         def rows_of_all(slices: tf.IndexedSlices = slices, name: str | None = name) -> list[tf.Tensor]:
-            total = gathered(slices, reduce_op, name, **factors)
+            total = gathered(slices, reduce_op, name, process_set=process_set, **factors)
             return [total.values, total.indices]
 
         values, indices = tf.cond(

@@ -10,6 +10,7 @@ from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.gradient_reduction import GradientReduction
 from horovod_tf.tensorflow.grouping import Groups, groups_argument
 from horovod_tf.tensorflow.local_variables import LocalVariables, layers_argument
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, global_process_set
 from horovod_tf.tensorflow.reductions import Average
 
 _SCOPE: Final = "DistributedGradientTape_Allreduce"
@@ -56,6 +57,7 @@ def DistributedGradientTape(  # noqa: N802 - the reference system's name
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
     groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
     """Makes `gradtape` reduce the gradients that it gives over all ranks, and returns it.
@@ -73,6 +75,7 @@ def DistributedGradientTape(  # noqa: N802 - the reference system's name
         gradient_predivide_factor: See there.
         num_groups: The older name of groups.
         groups: See there.
+        process_set: See there. Ranks that are not in it get their own gradients.
         scale_local_gradients: Whether gradients of local sources are divided by the number of ranks.
 
     Raises:
@@ -80,8 +83,8 @@ def DistributedGradientTape(  # noqa: N802 - the reference system's name
             or groups is neither a number nor lists of variables.
     """
     options = (device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor)
-    reduction = GradientReduction(*options, groups_argument(groups, num_groups))
-    return _reducing(gradtape, reduction, LocalVariables(scale=scale_local_gradients))
+    reduction = GradientReduction(*options, groups_argument(groups, num_groups), process_set)
+    return _reducing(gradtape, reduction, LocalVariables(scale=scale_local_gradients, process_set=process_set))
 
 
 def PartialDistributedGradientTape(  # noqa: N802 - the reference system's name
@@ -94,6 +97,7 @@ def PartialDistributedGradientTape(  # noqa: N802 - the reference system's name
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
     groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
     local_layers: Any = None,
     scale_local_gradients: bool = True,
 ) -> Any:
@@ -109,6 +113,7 @@ def PartialDistributedGradientTape(  # noqa: N802 - the reference system's name
         gradient_predivide_factor: See there.
         num_groups: See there.
         groups: See there.
+        process_set: See there. Ranks that are not in it get their own gradients.
         local_layers: A layer or several: all their trainable weights, also those that are made later.
         scale_local_gradients: See there.
 
@@ -116,8 +121,10 @@ def PartialDistributedGradientTape(  # noqa: N802 - the reference system's name
         ValueError: as `DistributedGradientTape`; or one of `local_layers` is no layer.
     """
     options = (device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor)
-    reduction = GradientReduction(*options, groups_argument(groups, num_groups))
-    return _reducing(gradtape, reduction, LocalVariables(layers_argument(local_layers), scale_local_gradients))
+    reduction = GradientReduction(*options, groups_argument(groups, num_groups), process_set)
+    return _reducing(
+        gradtape, reduction, LocalVariables(layers_argument(local_layers), scale_local_gradients, process_set)
+    )
 
 
 def _reducing(gradtape: Any, reduction: GradientReduction, local: LocalVariables) -> Any:

@@ -324,8 +324,7 @@ TEST(Config, StallShutdownThatIsNotSet_DoesNotForestallTheWarning) {
 TEST(Config, DynamicTimeline_IsNoFileOfThatName) {
   const Config config = Parsed({{"HOROVOD_TIMELINE", "DYNAMIC"}});
   EXPECT_EQ(config.timeline_path, "");
-  ASSERT_EQ(config.notices.size(), 1u);
-  EXPECT_TRUE(Has(config.notices[0], "HOROVOD_TIMELINE is set to DYNAMIC")) << config.notices[0];
+  EXPECT_EQ(config.notices.size(), 0u);
 }
 
 TEST(Config, Launcher_IsRecognisedByEachOfItsVariables) {

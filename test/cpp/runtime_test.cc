@@ -455,6 +455,24 @@ TEST(Runtime, Timeline_HasNegotiationAndOperation) {
   }
 }
 
+TEST(Runtime, TimelineWhileItRuns_HasWhatIsBetweenStartAndStop) {
+  const std::string path = ::testing::TempDir() + "/runtime_test_timeline_later.json";
+  Solo solo;
+  ASSERT_TRUE(solo.runtime->Start().ok());
+  ASSERT_TRUE(solo.Add("before")->Wait());
+  EXPECT_FALSE(solo.runtime->StartTimeline("/nonexistent/folder/timeline.json").ok());
+  ASSERT_TRUE(solo.runtime->StartTimeline(path).ok());
+  ASSERT_TRUE(solo.Add("between")->Wait());
+  solo.runtime->StopTimeline();
+  ASSERT_TRUE(solo.Add("after")->Wait());
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_NE(text.str().find("between"), std::string::npos) << text.str();
+  EXPECT_EQ(text.str().find("before"), std::string::npos) << text.str();
+  EXPECT_EQ(text.str().find("after"), std::string::npos) << text.str();
+}
+
 // ---- foreign code that throws ------------------------------------------------------------------
 
 TEST(Runtime, ExceptionOnTheBackgroundThread_IsAFailureThatSaysSo) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -185,6 +186,60 @@ int ReportForEver(Timeline& timeline, int fd) {
     timeline.ActivityStart(name, "MPI_ALLREDUCE");
     timeline.End(name, DataType::kFloat32, TensorShape({i, 3}));
     if (i % 16 == 0) std::this_thread::sleep_for(microseconds(20));
+  }
+}
+
+TEST_F(TimelineTest, ClosedAndReopened_EachFileHasItsOwnTime) {
+  const std::string first = path_;
+  Timeline timeline;
+  timeline.Close();
+  timeline.Start("thrown away", CollectiveKind::kAllreduce);
+  EXPECT_EQ(timeline.dropped(), 0u);
+  TimelineOptions options;
+  options.path = first;
+  ASSERT_TRUE(timeline.Reopen(options, clock_).ok());
+  timeline.Start("half", CollectiveKind::kAllreduce);
+  ASSERT_TRUE(timeline.Reopen(options, clock_).ok());  // the same: goes on
+  timeline.ActivityStart("half", "MPI_ALLREDUCE");
+  options.path = "/nonexistent/folder/trace.json";
+  EXPECT_FALSE(timeline.Reopen(options, clock_).ok());
+  options.path = first + "2";
+  ASSERT_TRUE(timeline.Reopen(options, clock_).ok());
+  EXPECT_EQ(Row("half"), (Words{"B:ALLREDUCE@0", "B:MPI_ALLREDUCE@0", "E@0", "E@0"}));
+  timeline.ActivityEnd("half");
+  timeline.End("half", DataType::kFloat32, TensorShape{2});
+  timeline.Start("whole", CollectiveKind::kAllreduce);
+  timeline.End("whole", DataType::kFloat32, TensorShape{2});
+  timeline.Close();
+  timeline.Start("thrown away", CollectiveKind::kAllreduce);
+  path_ = options.path;
+  EXPECT_EQ(RowNames().size(), 1u);
+  EXPECT_EQ(Row("whole"), (Words{"B:ALLREDUCE@0", "E:float32[2]@0"}));
+}
+
+// For ThreadSanitizer.
+TEST_F(TimelineTest, ReportsWhileItIsSwitched_AreInOneOrNone) {
+  Timeline timeline;
+  std::atomic<bool> over{false};
+  std::thread reporter([&] {
+    while (!over.load()) {
+      timeline.Start("t", CollectiveKind::kAllreduce);
+      timeline.End("t", DataType::kFloat32, TensorShape{2});
+    }
+  });
+  TimelineOptions options;
+  options.queue_capacity = 64;
+  for (int round = 0; round < 20; ++round) {
+    options.path = path_ + std::to_string(round % 2);
+    EXPECT_TRUE(timeline.Reopen(options, clock_).ok());
+    if (round % 3 == 0) timeline.Close();
+  }
+  timeline.Close();
+  over.store(true);
+  reporter.join();
+  for (const char* end : {"0", "1"}) {
+    path_ = options.path.substr(0, options.path.size() - 1) + end;
+    EXPECT_FALSE(Elements().empty());
   }
 }
 

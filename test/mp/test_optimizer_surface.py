@@ -91,7 +91,7 @@ def test_compiled_under_mixed_precision(optimizers: Any, passes: int) -> None:
             )
         model.compile(optimizer, loss="mse", **({"jit_compile": False} if KERAS_3 else {}))
         assert model.optimizer is optimizer
-        x = np.full((4 * passes, 3), (RANK + 1) / 4, np.float32)
+        x: Any = np.full((4 * passes, 3), (RANK + 1) / 4, np.float32)
         model.fit(x, np.zeros((len(x), 1)), 4, 1, verbose=0)
         mean = np.mean([6.0 * ((rank + 1) / 4) ** 2 for rank in range(SIZE)])
         np.testing.assert_allclose(model.get_weights()[0][:, 0], np.full(3, 1 - 0.125 * mean), rtol=1e-3)

@@ -26,7 +26,8 @@ QUERIES = [
     basics.is_homogeneous,
     basics.mpi_threads_supported,
 ]
-C_TYPES = {"int": ctypes.c_int, "const char*": ctypes.c_char_p, "void": None}
+NUMBERS = ctypes.POINTER(ctypes.c_int)
+C_TYPES = {"int": ctypes.c_int, "const char*": ctypes.c_char_p, "void": None, "int*": NUMBERS, "const int*": NUMBERS}
 
 
 @pytest.fixture(autouse=True)

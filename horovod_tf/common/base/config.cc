@@ -314,12 +314,8 @@ void ReconcileStallTimes(const Values& values, Config* config) {
 }
 
 void Reconcile(const Values& values, Config* config) {
-  if (config->timeline_path == "DYNAMIC") {
-    config->timeline_path.clear();
-    config->notices.emplace_back(
-        "HOROVOD_TIMELINE is set to DYNAMIC: a timeline cannot be started later here, and none is "
-        "written. Set it to a path");
-  }
+  // That one may be started later, which needs no leave here.
+  if (config->timeline_path == "DYNAMIC") config->timeline_path.clear();
   ReconcileStallTimes(values, config);
 }
 

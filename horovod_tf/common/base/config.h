@@ -39,6 +39,10 @@ struct Config {
   Duration init_timeout{};         // HOROVOD_TF_INIT_TIMEOUT_SECONDS
   Duration shutdown_timeout{};     // HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS
 
+  // Not of the environment: which of the processes that were started together are the job, by rank
+  // in it; what hvd.init(comm=...) was given. Empty: all of them.
+  std::vector<int> members;
+
   // Number of processes that a launcher says it started, from its own variables
   // (OMPI_COMM_WORLD_SIZE, PMI_SIZE, ...); 0 if there is no launcher. `launcher_variable` names
   // the variable it came from.

@@ -19,7 +19,7 @@ constexpr double kSeconds = 1;
 constexpr ConfigVariable kVariables[] = {
     {"HOROVOD_TIMELINE", PathField{&Config::timeline_path}, "", "",
      "File for a Chrome trace of what every tensor is doing, written by rank 0. Open it in "
-     "chrome://tracing or Perfetto."},
+     "chrome://tracing or Perfetto. DYNAMIC: none; hvd.start_timeline may start one in any case."},
     {"HOROVOD_FUSION_THRESHOLD", IntegerField{&Config::fusion_threshold_bytes, 0, kMaxFusionBytes},
      "67108864", "bytes",
      "Small tensors that are ready together are combined into one operation of up to this size. "
@@ -134,7 +134,7 @@ Table<IgnoredVariable> IgnoredVariables() {
       {"HOROVOD_ENABLE_ASYNC_COMPLETION", "completion never blocks on the device"},
       {"HOROVOD_ENABLE_XLA_OPS", "there are no XLA operations"},
       {"HOROVOD_DISABLE_NVTX_RANGES", "there are no NVTX ranges"},
-      {"HOROVOD_DYNAMIC_PROCESS_SETS", "there are no process sets"},
+      {"HOROVOD_DYNAMIC_PROCESS_SETS", "process sets can always be added"},
       {"HOROVOD_ELASTIC", "the number of ranks is fixed for the life of a job"},
       {"HOROVOD_ELASTIC_*", "the number of ranks is fixed for the life of a job"},
       {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", "there is no Adasum"},

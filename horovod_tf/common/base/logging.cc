@@ -97,6 +97,7 @@ std::string Logger::FormatLine(LogLevel level, std::string_view text) const {
   line += "horovod_tf";
   const int rank = rank_.load(std::memory_order_relaxed);
   if (rank >= 0) line += " rank " + std::to_string(rank);
+  if (!part_.empty()) line += ", " + part_;
   line += "] ";
   line += LogLevelName(level);
   line += ": ";

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "horovod_tf/common/base/clock.h"
 
@@ -31,6 +32,9 @@ class Logger {
   // For tests and embedders: lines go to `sink`, which may be called from several threads at once.
   Logger(LogLevel level, bool hide_time, Sink sink);
 
+  // The prefix says so behind the rank: "process set 1 [0, 2]". Before it is used by several
+  // threads.
+  void set_part(std::string part) { part_ = std::move(part); }
   // The prefix says "rank N" from now on.
   void set_rank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   bool Enabled(LogLevel level) const { return level >= level_; }
@@ -44,6 +48,7 @@ class Logger {
   const bool hide_time_;
   const Sink sink_;
   std::atomic<int> rank_{-1};
+  std::string part_;
 };
 
 // Lets something through at most once per interval and counts what it held back. Pure: time is an

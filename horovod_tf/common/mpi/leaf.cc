@@ -12,8 +12,20 @@
 
 namespace {
 
+using horovod_tf::MpiGroup;
 using horovod_tf::MpiWorld;
 using horovod_tf::Status;
+
+Status Split(const std::shared_ptr<MpiWorld>& world, const horovod_tf::RankGroup& some,
+             horovod_tf::World* made) {
+  std::shared_ptr<MpiGroup> group;
+  HVD_RETURN_IF_ERROR(MpiGroup::Make(world, some, &group));
+  made->mpi_threads_supported = world->threads_supported();
+  made->transport = horovod_tf::MakeMpiTransport(group);
+  made->abandon = [world] { world->MarkFailed(); };
+  made->backends.Add(horovod_tf::MakeMpiBackend(std::move(group)));
+  return Status::Ok();
+}
 
 Status Open(const horovod_tf::Config& config, horovod_tf::StartProgress& progress,
             horovod_tf::World* made) {
@@ -24,6 +36,9 @@ Status Open(const horovod_tf::Config& config, horovod_tf::StartProgress& progres
   made->agreements.emplace_back("the MPI library", world->library());
   made->transport = horovod_tf::MakeMpiTransport(world);
   made->exchange = horovod_tf::MakeMpiExchange(world, progress.deadline());
+  made->split = [world](const horovod_tf::RankGroup& some, horovod_tf::World* group) {
+    return Split(world, some, group);
+  };
   made->abandon = [world] { world->MarkFailed(); };
   made->backends.Add(horovod_tf::MakeMpiBackend(std::move(world)));
   return Status::Ok();

@@ -42,8 +42,8 @@ std::size_t SegmentBytes(int size) {
 // Thread rule: as CollectiveBackend.
 class MpiBackend final : public CollectiveBackend {
  public:
-  MpiBackend(std::shared_ptr<MpiWorld> world, std::size_t longest)
-      : world_(std::move(world)), longest_(longest) {}
+  MpiBackend(std::shared_ptr<MpiGroup> group, std::size_t longest)
+      : world_(std::move(group)), longest_(longest) {}
 
   std::string_view name() const override { return "mpi"; }
   int score() const override { return 10; }
@@ -72,7 +72,7 @@ class MpiBackend final : public CollectiveBackend {
   Status Tree(void* buffer, std::size_t bytes, int root, RunContext& context);
   Status ScatterAndGather(void* buffer, std::size_t bytes, int root, RunContext& context);
 
-  const std::shared_ptr<MpiWorld> world_;
+  const std::shared_ptr<MpiGroup> world_;  // the ranks that take part
   const std::size_t longest_;
   std::vector<char> received_;  // peers' inputs: a segment of each at most; only grows
 };
@@ -355,9 +355,14 @@ Status MpiBackend::Reducescatter(const Reduction& reduction, const BatchTensor& 
 
 }  // namespace
 
+std::unique_ptr<CollectiveBackend> MakeMpiBackend(std::shared_ptr<MpiGroup> group,
+                                                  std::size_t longest) {
+  return std::make_unique<MpiBackend>(std::move(group), longest);
+}
+
 std::unique_ptr<CollectiveBackend> MakeMpiBackend(std::shared_ptr<MpiWorld> world,
                                                   std::size_t longest) {
-  return std::make_unique<MpiBackend>(std::move(world), longest);
+  return MakeMpiBackend(std::make_shared<MpiGroup>(std::move(world)), longest);
 }
 
 }  // namespace horovod_tf

@@ -11,12 +11,16 @@
 #include <memory>
 
 #include "horovod_tf/common/collectives/collective_backend.h"
+#include "horovod_tf/common/mpi/mpi_group.h"
 #include "horovod_tf/common/mpi/mpi_world.h"
 #include "horovod_tf/common/mpi/p2p.h"
 
 namespace horovod_tf {
 
 // `longest` is for tests of what goes in pieces: see Exchange.
+std::unique_ptr<CollectiveBackend> MakeMpiBackend(std::shared_ptr<MpiGroup> group,
+                                                  std::size_t longest = kLongestTransfer);
+// Of all ranks.
 std::unique_ptr<CollectiveBackend> MakeMpiBackend(std::shared_ptr<MpiWorld> world,
                                                   std::size_t longest = kLongestTransfer);
 

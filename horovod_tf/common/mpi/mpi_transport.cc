@@ -23,8 +23,10 @@
 namespace horovod_tf {
 namespace {
 
-constexpr int kMessageTag = 1;
-constexpr int kAbortTag = 2;
+// The last byte of what is sent: what it is. One tag for both, so that an abort does not overtake
+// what was said before it.
+constexpr char kMessage = 'm';
+constexpr char kAbort = 'a';
 
 // A failed rank stays this long to see its abort messages off.
 constexpr auto kFarewell = std::chrono::milliseconds(500);
@@ -47,12 +49,12 @@ struct Outgoing {
 // Thread rule: as Transport.
 class MpiTransport final : public Transport {
  public:
-  explicit MpiTransport(std::shared_ptr<MpiWorld> world) : world_(std::move(world)) {}
+  explicit MpiTransport(std::shared_ptr<MpiGroup> group) : group_(std::move(group)) {}
   ~MpiTransport() override;
 
-  int rank() const override { return world_->rank(); }
-  int size() const override { return world_->size(); }
-  const std::string& host() const override { return world_->host(); }
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  const std::string& host() const override { return group_->host(); }
 
   Status Send(int to, std::string bytes) override;
   Status Receive(Incoming* message, bool* got) override;
@@ -63,7 +65,7 @@ class MpiTransport final : public Transport {
   Status Poll() override;
 
  private:
-  Status Post(int to, int tag, std::string bytes);
+  Status Post(int to, char kind, std::string bytes);
   Status ReapSends();
   Status TakeArrivals();
   Status Take(MPI_Message* handle, const MPI_Status& envelope);
@@ -79,7 +81,7 @@ class MpiTransport final : public Transport {
   bool TakeWake();
   bool Pause(TimePoint until);
 
-  const std::shared_ptr<MpiWorld> world_;
+  const std::shared_ptr<MpiGroup> group_;
 
   // For the driving thread.
   std::list<Outgoing> outgoing_;
@@ -108,22 +110,25 @@ MpiTransport::~MpiTransport() {
     pause = std::min<Duration>(pause * 2, kLongestPauseExpecting);
   }
   if (outgoing_.empty() && health().ok()) return;
-  world_->MarkFailed();
+  group_->MarkFailed();
   // MPI may still read these buffers: they are left, where they are, to the process's end.
   for (Outgoing& send : outgoing_) MPI_Request_free(&send.request);
   static_cast<void>(std::make_unique<std::list<Outgoing>>(std::move(outgoing_)).release());
 }
 
-Status MpiTransport::Post(int to, int tag, std::string bytes) {
+Status MpiTransport::Post(int to, char kind, std::string bytes) {
+  bytes.push_back(kind);
   if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
     return Status::ResourceExhausted("a control message of " + std::to_string(bytes.size()) +
                                      " bytes is longer than MPI can send at once");
   }
   outgoing_.push_back({std::move(bytes), MPI_REQUEST_NULL});
   Outgoing& send = outgoing_.back();
-  const Status status = FromMpi(MPI_Isend(send.bytes.data(), static_cast<int>(send.bytes.size()),
-                                          MPI_BYTE, to, tag, world_->control(), &send.request),
-                                "MPI_Isend");
+  const MpiChannel channel = group_->control();
+  const Status status =
+      FromMpi(MPI_Isend(send.bytes.data(), static_cast<int>(send.bytes.size()), MPI_BYTE,
+                        channel.InComm(to), channel.tag, channel.comm, &send.request),
+              "MPI_Isend");
   if (!status.ok()) outgoing_.pop_back();
   return status.WithContext("sending to rank " + std::to_string(to));
 }
@@ -133,7 +138,7 @@ Status MpiTransport::Send(int to, std::string bytes) {
   IsDriven();
   HVD_RETURN_IF_ERROR(health());
   HVD_RETURN_IF_ERROR(ReapSends());
-  return Post(to, kMessageTag, std::move(bytes));
+  return Post(to, kMessage, std::move(bytes));
 }
 
 Status MpiTransport::ReapSends() {
@@ -146,11 +151,12 @@ Status MpiTransport::ReapSends() {
 }
 
 Status MpiTransport::TakeArrivals() {
+  const MpiChannel channel = group_->control();
   while (true) {
     int arrived = 0;
     MPI_Message handle = MPI_MESSAGE_NULL;
     MPI_Status envelope;
-    HVD_MPI_RETURN_IF_ERROR(MPI_Improbe, MPI_ANY_SOURCE, MPI_ANY_TAG, world_->control(), &arrived,
+    HVD_MPI_RETURN_IF_ERROR(MPI_Improbe, MPI_ANY_SOURCE, channel.tag, channel.comm, &arrived,
                             &handle, &envelope);
     if (arrived == 0) return Status::Ok();
     HVD_RETURN_IF_ERROR(Take(&handle, envelope));
@@ -162,10 +168,14 @@ Status MpiTransport::Take(MPI_Message* handle, const MPI_Status& envelope) {
   HVD_MPI_RETURN_IF_ERROR(MPI_Get_count, &envelope, MPI_BYTE, &length);
   std::string bytes(static_cast<std::size_t>(length), '\0');
   HVD_MPI_RETURN_IF_ERROR(MPI_Mrecv, bytes.data(), length, MPI_BYTE, handle, MPI_STATUS_IGNORE);
-  if (envelope.MPI_TAG == kAbortTag) {
-    OnPeerAbort(envelope.MPI_SOURCE, bytes);
+  const int from = group_->RankOf(envelope.MPI_SOURCE);
+  if (bytes.empty() || from < 0) return Status::Internal("a message that none of our ranks sends");
+  const char kind = bytes.back();
+  bytes.pop_back();
+  if (kind == kAbort) {
+    OnPeerAbort(from, bytes);
   } else {
-    inbox_.push_back({envelope.MPI_SOURCE, std::move(bytes)});
+    inbox_.push_back({from, std::move(bytes)});
   }
   return Status::Ok();
 }
@@ -214,7 +224,7 @@ void MpiTransport::SendAborts() {
   const std::string bytes = writer.Take();
   for (int to = 0; to < size(); ++to) {
     // A peer that cannot be reached has its own reason; the others are still to be told.
-    if (to != rank()) static_cast<void>(Post(to, kAbortTag, bytes));
+    if (to != rank()) static_cast<void>(Post(to, kAbort, bytes));
   }
 }
 
@@ -285,8 +295,12 @@ void MpiTransport::Wait(TimePoint deadline, Expectation expectation) {
 
 }  // namespace
 
+std::unique_ptr<Transport> MakeMpiTransport(std::shared_ptr<MpiGroup> group) {
+  return std::make_unique<MpiTransport>(std::move(group));
+}
+
 std::unique_ptr<Transport> MakeMpiTransport(std::shared_ptr<MpiWorld> world) {
-  return std::make_unique<MpiTransport>(std::move(world));
+  return MakeMpiTransport(std::make_shared<MpiGroup>(std::move(world)));
 }
 
 }  // namespace horovod_tf

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "horovod_tf/common/mpi/mpi_group.h"
 #include "horovod_tf/common/mpi/mpi_world.h"
 #include "horovod_tf/common/transport/transport.h"
 
@@ -12,6 +13,8 @@ namespace horovod_tf {
 // MPI cannot be waited for without polling it, so Wait polls with growing pauses: see
 // mpi_transport.cc. All MPI calls are made by the driving thread; Abort from another thread is
 // passed to it.
+std::unique_ptr<Transport> MakeMpiTransport(std::shared_ptr<MpiGroup> group);
+// Of all ranks.
 std::unique_ptr<Transport> MakeMpiTransport(std::shared_ptr<MpiWorld> world);
 
 }  // namespace horovod_tf

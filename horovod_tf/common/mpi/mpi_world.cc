@@ -27,6 +27,7 @@ constexpr int kGoodbyeTag = 9;  // after all that a job has sent
 // next communicator, which MPI may give the same number.
 struct Left {
   int job = 0;
+  std::vector<int> members;
   MPI_Comm control = MPI_COMM_NULL;
   MPI_Comm data = MPI_COMM_NULL;
 };
@@ -128,11 +129,11 @@ Status EnsureInitialized(const Config& config, StartProgress& progress, int* pro
 }
 
 // Like MPI_Comm_dup, but a rank that never comes is no reason to wait forever.
-Status Duplicate(TimePoint deadline, MPI_Comm* copy) {
+Status Duplicate(TimePoint deadline, MPI_Comm of, MPI_Comm* copy) {
   MPI_Request request = MPI_REQUEST_NULL;
   // In case that it is given up: MPI may still write it.
   auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
-  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_idup, MPI_COMM_WORLD, made.get(), &request);
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_idup, of, made.get(), &request);
   const Status status = AwaitBefore(deadline, &request);
   if (!status.ok()) {
     static_cast<void>(made.release());
@@ -140,6 +141,52 @@ Status Duplicate(TimePoint deadline, MPI_Comm* copy) {
   }
   *copy = *made;
   return FromMpi(MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+}
+
+std::string ListText(const std::vector<int>& ranks) {
+  std::string text = "[";
+  for (const int rank : ranks) text += (text.size() == 1 ? "" : ", ") + std::to_string(rank);
+  return text + "]";
+}
+
+// Whether these can be the job, and this rank one of it.
+Status CheckMembers(const std::vector<int>& members) {
+  int rank = 0;
+  int size = 1;
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_rank, MPI_COMM_WORLD, &rank);
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_size, MPI_COMM_WORLD, &size);
+  std::vector<bool> there(static_cast<std::size_t>(size), false);
+  for (const int member : members) {
+    if (member < 0 || member >= size) {
+      return Status::InvalidArgument("hvd.init() was given the ranks " + ListText(members) +
+                                     ", and there is no rank " + std::to_string(member) + ": " +
+                                     std::to_string(size) + " processes were started, from rank 0");
+    }
+    if (there[static_cast<std::size_t>(member)]) {
+      return Status::InvalidArgument("hvd.init() was given the ranks " + ListText(members) +
+                                     ", where " + std::to_string(member) + " is twice");
+    }
+    there[static_cast<std::size_t>(member)] = true;
+  }
+  if (there[static_cast<std::size_t>(rank)]) return Status::Ok();
+  return Status::InvalidArgument(
+      "this process, rank " + std::to_string(rank) + " of the " + std::to_string(size) +
+      " that were started, is not among the ranks " + ListText(members) +
+      " that hvd.init() was given: it is no part of the job and cannot use Horovod");
+}
+
+// A communicator of these ranks of the world. Waits for them, and for nobody else.
+Status CreateOf(const std::vector<int>& members, MPI_Comm* made) {
+  constexpr int kTag = 11;
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_group, MPI_COMM_WORLD, &world);
+  HVD_MPI_RETURN_IF_ERROR(MPI_Group_incl, world, static_cast<int>(members.size()), members.data(),
+                          &group);
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_create_group, MPI_COMM_WORLD, group, kTag, made);
+  HVD_MPI_RETURN_IF_ERROR(MPI_Group_free, &group);
+  HVD_MPI_RETURN_IF_ERROR(MPI_Group_free, &world);
+  return FromMpi(MPI_Comm_set_errhandler(*made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
 // Takes one message, if there is one, and says whether it was a goodbye.
@@ -205,10 +252,12 @@ Status MpiWorld::Open(const Config& config, StartProgress& progress,
   progress.Use(LibraryVersion());
   int provided = MPI_THREAD_SINGLE;
   HVD_RETURN_IF_ERROR(EnsureInitialized(config, progress, &provided));
+  // Nothing has been begun with the others.
+  if (!config.members.empty()) HVD_RETURN_IF_ERROR(CheckMembers(config.members));
   const std::shared_ptr<MpiWorld> made(std::unique_ptr<MpiWorld>(new MpiWorld()));
   made->threads_supported_ = provided == MPI_THREAD_MULTIPLE;
   made->library_ = LibraryVersion();
-  Status status = made->Join(progress);
+  Status status = made->Join(config.members, progress);
   if (!status.ok()) {
     made->MarkFailed();
     return status;
@@ -217,12 +266,19 @@ Status MpiWorld::Open(const Config& config, StartProgress& progress,
   return Status::Ok();
 }
 
-// No call here waits for a rank without the deadline.
-Status MpiWorld::Join(StartProgress& progress) {
+// No call here waits for a rank without the deadline, but for MPI_Comm_create_group.
+Status MpiWorld::Join(const std::vector<int>& members, StartProgress& progress) {
   const TimePoint deadline = progress.deadline();
-  progress.Enter("MPI_Comm_idup");
-  HVD_RETURN_IF_ERROR(Duplicate(deadline, &control_));
-  HVD_RETURN_IF_ERROR(Duplicate(deadline, &data_));
+  if (members.empty()) {
+    progress.Enter("MPI_Comm_idup");
+    HVD_RETURN_IF_ERROR(Duplicate(deadline, MPI_COMM_WORLD, &control_));
+  } else {
+    members_ = members;
+    progress.Enter("MPI_Comm_create_group");
+    HVD_RETURN_IF_ERROR(CreateOf(members, &control_));
+    progress.Enter("MPI_Comm_idup");
+  }
+  HVD_RETURN_IF_ERROR(Duplicate(deadline, control_, &data_));
   HVD_MPI_RETURN_IF_ERROR(MPI_Comm_rank, control_, &rank_);
   HVD_MPI_RETURN_IF_ERROR(MPI_Comm_size, control_, &size_);
   progress.Enter("the end of the job before");
@@ -235,7 +291,8 @@ Status MpiWorld::Join(StartProgress& progress) {
 Status MpiWorld::FreeLastJob(TimePoint deadline) {
   job_ = State().NextJob();
   Left left = State().TakeLeft();
-  int job = left.job == job_ - 1 ? left.job : 0;
+  // Freeing is for the same ranks as making.
+  int job = left.job == job_ - 1 && left.members == members_ ? left.job : 0;
   HVD_RETURN_IF_ERROR(LeastBefore(deadline, control_, job, &job));
   return job > 0 ? FreeLeft(deadline, &left, rank_, size_) : Status::Ok();
 }
@@ -256,7 +313,7 @@ void MpiWorld::MarkFailed() {
 }
 
 MpiWorld::~MpiWorld() {
-  if (!failed_ && job_ > 0) State().Leave({job_, control_, data_});
+  if (!failed_ && job_ > 0) State().Leave({job_, members_, control_, data_});
 }
 
 Status FinalizeMpi() {

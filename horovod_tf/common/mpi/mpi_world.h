@@ -1,12 +1,15 @@
 // MpiWorld: MPI itself, as this process uses it: initialised unless somebody has, never finalised
-// if somebody else did, with private duplicates of the world communicator for our traffic.
+// if somebody else did, with private duplicates of the world communicator, or of one of some of its
+// ranks, for our traffic.
 #ifndef HOROVOD_TF_COMMON_MPI_MPI_WORLD_H_
 #define HOROVOD_TF_COMMON_MPI_MPI_WORLD_H_
 
 #include <mpi.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/status.h"
@@ -19,8 +22,10 @@ namespace horovod_tf {
 class MpiWorld {
  public:
   // FailedPrecondition if MPI was finalised before, or was initialised by somebody without letting
-  // other threads call it; DeadlineExceeded if not all ranks come until the progress's deadline.
-  // Only MPI_Init_thread, if it has to be called, knows none.
+  // other threads call it; InvalidArgument if it is not among the configured members, or they are
+  // no ranks of MPI's; DeadlineExceeded if not all ranks come until the progress's deadline.
+  // Only MPI_Init_thread, if it has to be called, and MPI_Comm_create_group, if there are members,
+  // know none.
   static Status Open(const Config& config, StartProgress& progress,
                      std::shared_ptr<MpiWorld>* world);
   // Does not wait for anybody: communicators are freed by the next Open, where all ranks meet, and
@@ -46,7 +51,7 @@ class MpiWorld {
 
  private:
   MpiWorld() = default;
-  Status Join(StartProgress& progress);
+  Status Join(const std::vector<int>& members, StartProgress& progress);
   Status FindHost(TimePoint deadline);
   Status FreeLastJob(TimePoint deadline);
 
@@ -55,8 +60,9 @@ class MpiWorld {
   std::string host_;
   std::string library_;
   bool threads_supported_ = false;
-  bool failed_ = false;
-  int job_ = 0;  // from 1 when it is open
+  std::atomic<bool> failed_{false};
+  std::vector<int> members_;  // of MPI's world; empty: all
+  int job_ = 0;               // from 1 when it is open
   MPI_Comm control_ = MPI_COMM_NULL;
   MPI_Comm data_ = MPI_COMM_NULL;
 };

@@ -12,8 +12,6 @@
 namespace horovod_tf {
 namespace {
 
-constexpr int kDataTag = 3;
-
 // A transfer that is under way ends within the spin; a peer that is late must not cost a core that
 // training needs.
 constexpr auto kSpin = std::chrono::microseconds(200);
@@ -50,8 +48,8 @@ Status Exchange::Send(int to, const void* data, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes; done += longest_) {
     const int piece = static_cast<int>(std::min(longest_, bytes - done));
     requests_.push_back(MPI_REQUEST_NULL);
-    HVD_MPI_RETURN_IF_ERROR(MPI_Isend, from + done, piece, MPI_BYTE, to, kDataTag, comm_,
-                            &requests_.back());
+    HVD_MPI_RETURN_IF_ERROR(MPI_Isend, from + done, piece, MPI_BYTE, channel_.InComm(to),
+                            channel_.tag, channel_.comm, &requests_.back());
   }
   return Status::Ok();
 }
@@ -62,8 +60,8 @@ Status Exchange::Receive(int from, void* data, std::size_t bytes) {
     const int piece = static_cast<int>(std::min(longest_, bytes - done));
     receives_.push_back(requests_.size());
     requests_.push_back(MPI_REQUEST_NULL);
-    HVD_MPI_RETURN_IF_ERROR(MPI_Irecv, to + done, piece, MPI_BYTE, from, kDataTag, comm_,
-                            &requests_.back());
+    HVD_MPI_RETURN_IF_ERROR(MPI_Irecv, to + done, piece, MPI_BYTE, channel_.InComm(from),
+                            channel_.tag, channel_.comm, &requests_.back());
   }
   return Status::Ok();
 }

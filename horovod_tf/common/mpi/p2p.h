@@ -10,6 +10,7 @@
 
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/collectives/collective_backend.h"
+#include "horovod_tf/common/mpi/mpi_group.h"
 
 namespace horovod_tf {
 
@@ -21,10 +22,10 @@ inline constexpr std::size_t kLongestTransfer = std::size_t{1} << 30;
 // Thread rule: background thread.
 class Exchange {
  public:
-  // `longest` is the longest piece in bytes, the same on all ranks. The context outlives the
-  // exchange.
-  Exchange(MPI_Comm comm, RunContext& context, std::size_t longest)
-      : comm_(comm), context_(context), longest_(longest) {}
+  // Ranks are the channel's. `longest` is the longest piece in bytes, the same on all ranks. The
+  // context outlives the exchange.
+  Exchange(const MpiChannel& channel, RunContext& context, std::size_t longest)
+      : channel_(channel), context_(context), longest_(longest) {}
   // REQUIRES: Finish() has returned OK, or the job has failed.
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -37,7 +38,7 @@ class Exchange {
   Status Finish();
 
  private:
-  MPI_Comm comm_;
+  const MpiChannel channel_;
   RunContext& context_;
   const std::size_t longest_;
   std::vector<MPI_Request> requests_;

@@ -5,8 +5,10 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "horovod_tf/common/base/host_name.h"
 #include "horovod_tf/common/base/logging.h"
@@ -130,35 +132,42 @@ std::string DescribeShm(const ShmMembership& membership) {
          std::to_string(segment.slot_bytes()) + " bytes";
 }
 
-// Where all ranks can share memory, tensors and messages travel through it, else by MPI; rank 0
+// Where all ranks can share memory, tensors and messages travel through it, else as before; rank 0
 // says which.
-Status AddShm(const Config& config, StartProgress& progress, World* world) {
-  const std::unique_ptr<RankExchange> exchange = std::move(world->exchange);
-  Logger logger(config.log_level, config.log_hide_time);
-  logger.set_rank(exchange->rank());
-  progress.Enter("the comparison of processors");
-  HVD_RETURN_IF_ERROR(WarnOfPlacement(*exchange, world->transport->host(), logger));
+Status UseShm(const Config& config, RankExchange& exchange, const Logger& logger, World* world,
+              bool* used) {
   ShmOptions options;
   options.disable = config.shm_disable;
   options.chunk_bytes = static_cast<std::size_t>(config.shm_chunk_bytes);
   options.host = world->transport->host();
   ShmMembership membership;
   Status reason;
-  progress.Enter("the joining of shared memory");
-  HVD_RETURN_IF_ERROR(JoinShm(*exchange, options, &membership, &reason));
-  if (!reason.ok()) {
+  HVD_RETURN_IF_ERROR(JoinShm(exchange, options, &membership, &reason));
+  *used = reason.ok();
+  if (!*used) {
     // Several hosts, or the user's wish, are nothing to warn of.
     const bool expected = reason.code() == StatusCode::kUnimplemented;
-    if (exchange->rank() == 0) {
+    if (exchange.rank() == 0) {
       logger.Log(expected ? LogLevel::kInfo : LogLevel::kWarning,
                  "tensors travel by MPI and not through shared memory: " + reason.message());
     }
     return Status::Ok();
   }
-  if (exchange->rank() == 0) logger.Log(LogLevel::kInfo, DescribeShm(membership));
+  if (exchange.rank() == 0) logger.Log(LogLevel::kInfo, DescribeShm(membership));
   world->transport = MakeShmTransport(options.host, membership, std::move(world->abandon));
   world->backends.Add(MakeShmBackend(std::move(membership)));
   return Status::Ok();
+}
+
+Status AddShm(const Config& config, StartProgress& progress, World* world) {
+  const std::unique_ptr<RankExchange> exchange = std::move(world->exchange);
+  Logger logger(config.log_level, config.log_hide_time);
+  logger.set_rank(exchange->rank());
+  progress.Enter("the comparison of processors");
+  HVD_RETURN_IF_ERROR(WarnOfPlacement(*exchange, world->transport->host(), logger));
+  progress.Enter("the joining of shared memory");
+  bool used = false;
+  return UseShm(config, *exchange, logger, world, &used);
 }
 
 // Without its launcher Open MPI may end the process from inside MPI_Init_thread.
@@ -182,6 +191,7 @@ Status AssembleMpi(const Config& config, const MpiFamily& family, StartProgress&
   OpenedLeaf() = leaf;
   HVD_RETURN_IF_ERROR(leaf->open(config, progress, world));
   if (world->transport->size() > 1) return AddShm(config, progress, world);
+  if (!config.members.empty()) return AssembleSingle(world);
   if (config.launcher_size > 1) {
     const MpiFamily* const launcher = FamilyOfLauncher(config);
     return Status::FailedPrecondition(
@@ -192,6 +202,14 @@ Status AssembleMpi(const Config& config, const MpiFamily& family, StartProgress&
         "the other's mpicxx (`make mpi MPICXX=...`)");
   }
   return AssembleSingle(world);
+}
+
+// Nobody else has been started.
+Status CheckLoneMember(const Config& config) {
+  if (config.members.empty() || config.members == std::vector<int>{0}) return Status::Ok();
+  return Status::InvalidArgument(
+      "hvd.init() was given ranks of a job of several processes, and this is the only one that was "
+      "started, rank 0");
 }
 
 // A job of one: what its launcher does to it is worth a look.
@@ -215,6 +233,7 @@ void SayAlone(const Config& config) {
 Status Assemble(const Config& config, StartProgress& progress, World* world) {
   const MpiFamily* const initialized = InitializedFamily();
   if (initialized != nullptr) return AssembleMpi(config, *initialized, progress, world);
+  if (config.launcher_size <= 1) HVD_RETURN_IF_ERROR(CheckLoneMember(config));
   if (config.launcher_size == 0) return AssembleSingle(world);
   if (config.launcher_size == 1) return AssembleLone(config, world);
   const MpiFamily* const launcher = FamilyOfLauncher(config);
@@ -231,6 +250,24 @@ Status AssembleWorld(const Config& config, StartProgress& progress, World* world
   HVD_RETURN_IF_ERROR(Assemble(config, progress, world));
   if (config.launcher_size == 0 && world->transport->size() == 1) SayAlone(config);
   return Status::Ok();
+}
+
+Status AssembleGroup(const Config& config,
+                     const std::function<Status(const RankGroup& group, World* made)>& split,
+                     const RankGroup& group, RankExchange& exchange, World* made) {
+  if (group.ranks.size() == 1) return AssembleSingle(made);
+  HVD_RETURN_IF_ERROR(split(group, made));
+  const bool mpi_may_be_used = made->mpi_threads_supported;
+  if (!mpi_may_be_used) made->backends = BackendRegistry();
+  Logger logger(config.log_level, config.log_hide_time);
+  logger.set_part("process set " + std::to_string(group.id));
+  bool used = false;
+  HVD_RETURN_IF_ERROR(UseShm(config, exchange, logger, made, &used));
+  if (used || mpi_may_be_used) return Status::Ok();
+  return Status::FailedPrecondition(
+      "its ranks do not share memory, and MPI does not allow several threads to call it, of which "
+      "each process set has one: leave HOROVOD_MPI_THREADS_DISABLE unset, and with mpi4py set "
+      "mpi4py.rc.thread_level = 'multiple' before importing mpi4py.MPI");
 }
 
 Status FinalizeWorlds() {

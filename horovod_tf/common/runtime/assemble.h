@@ -17,6 +17,13 @@
 
 namespace horovod_tf {
 
+// Some ranks of a world, which are to be a world of their own beside it: a process set.
+struct RankGroup {
+  int id = 0;              // unique in the world, as long as it lasts; above 0
+  std::vector<int> ranks;  // in the world, by rank in the group
+  int rank = 0;            // of this process, in the group
+};
+
 struct World {
   std::unique_ptr<Transport> transport;
   BackendRegistry backends;
@@ -26,6 +33,10 @@ struct World {
   // To be called when the job has failed: nothing may wait for its ranks any more, not even at the
   // process's end. Empty in a world of one; `transport` does it by itself.
   std::function<void()> abandon;
+  // Makes transport and backends of a group on the same connections; waits for nobody. The world's
+  // threads and the group's use them at the same time: REQUIRES: mpi_threads_supported, unless only
+  // the group's shared memory is used. Empty in a world of one.
+  std::function<Status(const RankGroup& group, World* made)> split;
   bool mpi_threads_supported = false;
   std::string mpi_library;  // "Open MPI v4.1.8"; empty if MPI is not used
   // What all ranks must have alike besides the configuration (name, value).
@@ -41,6 +52,13 @@ struct World {
 // FailedPrecondition if a launcher says that it started several processes and they cannot be
 // joined: running as several worlds of one would train separate models without a word.
 Status AssembleWorld(const Config& config, StartProgress& progress, World* world);
+
+// What a group's runtime works with, from what its `world` has: shared memory if all of the group's
+// ranks can join it, else MPI. Its members call it together. FailedPrecondition if only MPI is left
+// and it does not allow several threads.
+Status AssembleGroup(const Config& config,
+                     const std::function<Status(const RankGroup& group, World* made)>& split,
+                     const RankGroup& group, RankExchange& exchange, World* made);
 
 // Finalises MPI if AssembleWorld initialised it and every job ended well; else does nothing.
 // REQUIRES: no world is left.

@@ -62,6 +62,12 @@ void Completion::AddBefore(std::function<void()> before) {
   before_ = std::move(before);
 }
 
+void Completion::Translate(std::function<Status(const Status&)> translate) {
+  HVD_CHECK(pending(), "a completion is translated while it is pending");
+  callback_ = [callback = std::move(callback_), translate = std::move(translate)](
+                  const Status& status) { callback(status.ok() ? status : translate(status)); };
+}
+
 void Completion::Finish(const Status& status) {
   HVD_CHECK(pending(), "a completion is finished once");
   // Emptied first: a second finish is then impossible, also for one that the callback starts.

@@ -28,6 +28,8 @@ class Completion {
   // `before` runs first when this is finished (the queue forgets the name before the framework can
   // submit it again). REQUIRES: pending(), and none was added before.
   void AddBefore(std::function<void()> before);
+  // From now on errors reach the callback as `translate` tells them. REQUIRES: pending().
+  void Translate(std::function<Status(const Status&)> translate);
   // Calls back. The callback may submit tensors and may ask for shutdown. An exception that it
   // throws is reported on stderr and goes no further. Callbacks do not nest: one that becomes due
   // inside another, on the same thread, runs when that one has returned, so that a callback which

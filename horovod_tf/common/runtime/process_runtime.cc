@@ -31,8 +31,17 @@ void PrintStatus() {
 // A runtime with what the process wants to know of it.
 struct Job {
   std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<ProcessSets> sets;  // goes first: it uses the runtime
+  std::vector<int> members;           // what init was given
   bool mpi_threads_supported = false;
   const pid_t process = ProcessId();
+
+  Status Stop(std::string_view reason) {
+    // Its end asks the sets to end, too.
+    Status status = runtime->Stop(reason);
+    const Status of_sets = sets->Stop(reason);
+    return status.ok() ? of_sets : status;
+  }
 };
 
 // The process's job. Callers copy the pointer under the lock and use it without: no call out, and
@@ -44,13 +53,17 @@ struct Job {
 // Thread rule: any thread.
 class ProcessRuntime {
  public:
-  Status Init() {
+  Status Init(const std::vector<int>& members) {
     HVD_RETURN_IF_ERROR(Forked());
     {
       MutexLock lock(mutex_);
       // A guest must not wait: what it would wait for may wait for its thread.
       while (changing_ && !OnGuestThread()) changed_.Wait(mutex_);
-      if (job_ != nullptr && initialized_ && job_->runtime->Refusal().ok()) return Status::Ok();
+      if (job_ != nullptr && initialized_ && job_->runtime->Refusal().ok()) {
+        if (members.empty() || members == job_->members) return Status::Ok();
+        return Status::FailedPrecondition(
+            "hvd.init() has been called before, for other ranks: call hvd.shutdown() first");
+      }
       if (OnGuestThread()) {
         return Status::FailedPrecondition(
             "hvd.init() cannot be called from a completion's callback");
@@ -61,11 +74,11 @@ class ProcessRuntime {
     }
     std::shared_ptr<Job> old = Withdraw();
     // What became of the last job has been told to its tensors.
-    if (old != nullptr) NoteEndOf(old->runtime->Stop(kReplaced));
+    if (old != nullptr) NoteEndOf(old->Stop(kReplaced));
     old.reset();  // its endpoint has left before the next one is there
     DestroyLeft();
     WatchStatusSignal();
-    Status status = StartNew();
+    Status status = StartNew(members);
     {
       MutexLock lock(mutex_);
       initialized_ = status.ok();
@@ -91,7 +104,7 @@ class ProcessRuntime {
       // An init that has nothing to stop yet.
       if (job == nullptr && changing_) given_up_ = std::string(reason);
     }
-    Status status = job == nullptr ? Status::Ok() : job->runtime->Stop(reason);
+    Status status = job == nullptr ? Status::Ok() : job->Stop(reason);
     // On a thread of the job, the job cannot end; the next init or shutdown takes it away.
     if (OnGuestThread()) return status;
     NoteEndOf(status);
@@ -159,9 +172,10 @@ class ProcessRuntime {
  private:
   static constexpr std::string_view kReplaced = "hvd.init() was called again";
 
-  Status StartNew() {
+  Status StartNew(const std::vector<int>& members) {
     RuntimeOptions options;
     HVD_RETURN_IF_ERROR(ParseConfig(ReadProcessEnvironment(), &options.config));
+    options.config.members = members;
     options.start_deadline = AfterDelay(Clock::Real().Now(), options.config.init_timeout);
     World world;
     Status assembled = assembler_.Run(options.config, options.start_deadline, &world);
@@ -186,7 +200,19 @@ class ProcessRuntime {
     const std::shared_ptr<Job> job(std::make_unique<Job>().release(),
                                    [this](Job* it) { Destroy(std::unique_ptr<Job>(it)); });
     job->mpi_threads_supported = world.mpi_threads_supported;
+    job->members = members;
+    const auto end = std::make_shared<JobEnd>();
+    options.on_end = [end](const Status& why, bool failed) { end->Ended(kWholeJob, why, failed); };
+    const Config config = options.config;
     job->runtime = std::make_unique<Runtime>(std::move(options));
+    end->Join(kWholeJob, job->runtime->Ender());
+    job->sets = std::make_unique<ProcessSets>(
+        *job->runtime,
+        ProcessSetsOptions{config, end,
+                           [config, split = std::move(world.split)](
+                               const RankGroup& group, RankExchange& exchange, World* made) {
+                             return AssembleGroup(config, split, group, exchange, made);
+                           }});
     {
       MutexLock lock(mutex_);
       if (given_up_) {
@@ -277,7 +303,7 @@ ProcessRuntime& Process() {
 
 }  // namespace
 
-Status ProcessInit() { return Process().Init(); }
+Status ProcessInit(const std::vector<int>& members) { return Process().Init(members); }
 
 Status ProcessShutdown(std::string_view reason) { return Process().Shutdown(reason); }
 
@@ -313,16 +339,46 @@ std::optional<bool> ProcessMpiThreadsSupported() {
 
 std::string ProcessStatus() {
   const std::shared_ptr<Job> job = Process().CopyInitialized();
-  if (job != nullptr) return job->runtime->Describe();
+  if (job != nullptr) return job->runtime->Describe() + job->sets->Describe();
   const Status forked = Process().Forked();
   if (forked.ok() && Process().Present()) return "hvd.init() has not come to its end";
   return ProcessNotInitialized().message();
 }
 
-void ProcessEnqueue(std::vector<TensorEntry> group) {
+Status ProcessAddSet(const std::vector<int>& ranks, int* id) {
+  const std::shared_ptr<Job> job = Process().CopyInitialized();
+  return job == nullptr ? ProcessNotInitialized() : job->sets->Add(ranks, id);
+}
+
+Status ProcessRemoveSet(int id) {
+  const std::shared_ptr<Job> job = Process().CopyInitialized();
+  return job == nullptr ? ProcessNotInitialized() : job->sets->Remove(id);
+}
+
+std::optional<std::vector<ProcessSetView>> ProcessSetList() {
+  const std::shared_ptr<Job> job = Process().CopyInitialized();
+  if (job == nullptr) return std::nullopt;
+  return job->sets->List();
+}
+
+Status ProcessStartTimeline(const std::string& path) {
+  const std::shared_ptr<Job> job = Process().CopyInitialized();
+  return job == nullptr ? ProcessNotInitialized() : job->runtime->StartTimeline(path);
+}
+
+Status ProcessStopTimeline() {
+  const std::shared_ptr<Job> job = Process().CopyInitialized();
+  if (job == nullptr) return ProcessNotInitialized();
+  job->runtime->StopTimeline();
+  return Status::Ok();
+}
+
+void ProcessEnqueue(std::vector<TensorEntry> group, int process_set) {
   const std::shared_ptr<Job> job = Process().Copy();
-  if (job != nullptr) {
+  if (job != nullptr && process_set == kWholeJob) {
     job->runtime->Enqueue(std::move(group));
+  } else if (job != nullptr) {
+    job->sets->Enqueue(process_set, std::move(group));
   } else {
     FinishAll(std::move(group), Process().Ended());
   }
@@ -330,12 +386,16 @@ void ProcessEnqueue(std::vector<TensorEntry> group) {
 
 void ProcessWithdraw(std::uint64_t ticket, std::string_view reason) {
   const std::shared_ptr<Job> job = Process().Copy();
-  if (job != nullptr) job->runtime->Withdraw(ticket, reason);
+  if (job == nullptr) return;
+  job->runtime->Withdraw(ticket, reason);
+  job->sets->Withdraw(ticket, reason);
 }
 
 void ProcessInterrupt(std::string_view reason) {
   const std::shared_ptr<Job> job = Process().Copy();
-  if (job != nullptr) job->runtime->Interrupt(reason);
+  if (job == nullptr) return;
+  job->runtime->Interrupt(reason);
+  job->sets->Interrupt(reason);
 }
 
 }  // namespace horovod_tf

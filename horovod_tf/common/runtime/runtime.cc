@@ -32,7 +32,8 @@ RuntimeOptions WithLogger(RuntimeOptions options) {
     options.logger =
         std::make_shared<Logger>(options.config.log_level, options.config.log_hide_time);
   }
-  options.logger->set_rank(options.transport->rank());
+  // A set's ranks have other numbers in the job.
+  if (options.process_set.empty()) options.logger->set_rank(options.transport->rank());
   return options;
 }
 
@@ -102,10 +103,28 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     if (grace > Duration{0}) Withdraw({std::nullopt, grace, std::string(reason)});
   }
 
-  Status Stop(std::string_view reason) {
-    if (state() == RuntimeState::kIdle) return Status::Ok();
+  void AskToStop(std::string_view reason) {
+    if (state() == RuntimeState::kIdle) return;
     lifecycle_.AskToStop(reason);
     transport_.Wake();
+  }
+
+  // An abort ends what the background thread waits for, and is what it then fails with.
+  void End(const Status& why, bool failed) {
+    if (!failed) return AskToStop(why.message());
+    transport_.Abort(why);
+    transport_.Wake();
+  }
+
+  EndFunction Ender() {
+    return [weak = weak_from_this()](const Status& why, bool failed) {
+      if (const std::shared_ptr<Impl> self = weak.lock()) self->End(why, failed);
+    };
+  }
+
+  Status Stop(std::string_view reason) {
+    if (state() == RuntimeState::kIdle) return Status::Ok();
+    AskToStop(reason);
     // A guest that waited would wait for itself.
     return OnGuestThread() ? Status::Ok() : AwaitEnd(options_.config.shutdown_timeout);
   }
@@ -123,6 +142,15 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     const Status ended = AwaitEnd(options_.config.shutdown_timeout);
   }
 
+  Status StartTimeline(const std::string& path) {
+    if (transport_.rank() != 0) return Status::Ok();
+    TimelineOptions timeline;
+    timeline.path = path;
+    return timeline_.Reopen(timeline, clock_);
+  }
+
+  void StopTimeline() { timeline_.Close(); }
+
   std::string Describe() {
     StatusAnswer answer;
     answer.ended = Refusal();
@@ -131,8 +159,11 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
       answer = status_desk_.Ask([this] { transport_.Wake(); }, AfterDelay(clock_.Now(), kGrace));
       if (!answer.here) answer.ended = Refusal();
     }
-    return StatusText(answer, transport_.rank(), transport_.size(), transport_.host(),
-                      DescribeConfig(options_.config));
+    const bool whole_job = options_.process_set.empty();
+    const std::string text =
+        StatusText(answer, transport_.rank(), transport_.size(), transport_.host(),
+                   whole_job ? DescribeConfig(options_.config) : "");
+    return whole_job ? text : options_.process_set + ": " + text;
   }
 
   RuntimeState state() const { return lifecycle_.state(); }
@@ -171,7 +202,8 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     // After the timeline, whose thread has no reason to be where this one is.
     HVD_RETURN_IF_ERROR(BindThisThread(options_.config, topology_));
     loop_.emplace(LoopSurroundings{options_.config, clock_, logger_, transport_, options_.backends,
-                                   queue_, timeline_.get(), status_desk_});
+                                   queue_, transport_.rank() == 0 ? &timeline_ : nullptr,
+                                   status_desk_});
     lifecycle_.FinishStart();
     while (loop_->shutdown().ok()) {
       if (std::optional<std::string> reason = lifecycle_.TakeStopRequest()) {
@@ -194,10 +226,8 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void OpenTimeline() {
-    if (transport_.rank() != 0 || options_.config.timeline_path.empty()) return;
-    TimelineOptions timeline;
-    timeline.path = options_.config.timeline_path;
-    const Status status = Timeline::Open(timeline, clock_, &timeline_);
+    if (options_.config.timeline_path.empty()) return;
+    const Status status = StartTimeline(options_.config.timeline_path);
     if (!status.ok()) {
       logger_.Log(LogLevel::kWarning, "no timeline is written: " + status.message());
     }
@@ -208,6 +238,12 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     transport_.Abort(cause);
     const Status first = transport_.health();
     lifecycle_.Fail(first.ok() ? cause : first);
+    const Status failed = failure();
+    if (!failed.ok()) TellEnd(failed, /*failed=*/true);
+  }
+
+  void TellEnd(const Status& why, bool failed) {
+    if (!end_told_.exchange(true) && options_.on_end) options_.on_end(why, failed);
   }
 
   // Everything that was submitted here and has no answer gets the one why there will be none.
@@ -216,6 +252,7 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
     if (why.ok()) {
       why = loop_->shutdown();
       lifecycle_.BeginDraining(why);
+      TellEnd(why, /*failed=*/false);
     }
     std::vector<TensorEntry> not_taken = queue_.Close(why);
     if (loop_) FinishAll(loop_->TakeAll(), why);
@@ -278,12 +315,13 @@ class Runtime::Impl : public std::enable_shared_from_this<Impl> {
   StatusDesk status_desk_;
   std::atomic<std::thread::id> thread_id_{};
   std::atomic<bool> in_callback_{false};  // where the background thread is
+  std::atomic<bool> end_told_{false};
   Mutex join_mutex_;  // held while joining: all who wait for the end return after it
   std::thread thread_ HVD_GUARDED_BY(join_mutex_);
   Status left_behind_ HVD_GUARDED_BY(join_mutex_);  // not OK: nobody waits for the thread any more
 
   Topology topology_;  // constant from the end of the start on
-  std::unique_ptr<Timeline> timeline_;
+  Timeline timeline_;  // for any thread
   std::optional<ControlLoop> loop_;
 };
 
@@ -298,6 +336,10 @@ void Runtime::Withdraw(std::uint64_t ticket, std::string_view reason) {
 void Runtime::Interrupt(std::string_view reason) { impl_->Interrupt(reason); }
 
 Status Runtime::Stop(std::string_view reason) { return impl_->Stop(reason); }
+void Runtime::AskToStop(std::string_view reason) { impl_->AskToStop(reason); }
+EndFunction Runtime::Ender() { return impl_->Ender(); }
+Status Runtime::StartTimeline(const std::string& path) { return impl_->StartTimeline(path); }
+void Runtime::StopTimeline() { impl_->StopTimeline(); }
 std::string Runtime::Describe() { return impl_->Describe(); }
 RuntimeState Runtime::state() const { return impl_->state(); }
 Status Runtime::failure() const { return impl_->failure(); }

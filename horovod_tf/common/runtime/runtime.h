@@ -1,5 +1,6 @@
-// Runtime: one rank of one job: the background thread, its states, and everything it owns. Several
-// may live in one process (tests do that); the product has one, in process_runtime.h.
+// Runtime: one rank of one job, or of one process set: the background thread, its states, and
+// everything it owns. Several live in one process: the job's, in process_runtime.h, and those of
+// process sets, in process_sets.h.
 #ifndef HOROVOD_TF_COMMON_RUNTIME_RUNTIME_H_
 #define HOROVOD_TF_COMMON_RUNTIME_RUNTIME_H_
 
@@ -15,6 +16,7 @@
 #include "horovod_tf/common/base/logging.h"
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/collectives/registry.h"
+#include "horovod_tf/common/runtime/job_end.h"
 #include "horovod_tf/common/runtime/runtime_state.h"
 #include "horovod_tf/common/runtime/tensor_entry.h"
 #include "horovod_tf/common/transport/topology.h"
@@ -32,6 +34,11 @@ struct RuntimeOptions {
   std::unique_ptr<Transport> transport;
   BackendRegistry backends;
   std::shared_ptr<Logger> logger;
+  // What texts call it, if it is a process set's: "process set 1 [0, 2]". `logger` knows it too.
+  std::string process_set;
+  // Called once, when the runtime begins to end and before its tensors are told; on any thread.
+  // Must not wait. May be empty.
+  EndFunction on_end;
 };
 
 // Thread rule: all public functions are for any thread.
@@ -72,6 +79,19 @@ class Runtime {
   // its tensors end if it ever comes back. Harmless when repeated, also from several threads at
   // once, and before Start. From a completion's callback, whatever its thread, it only asks.
   Status Stop(std::string_view reason);
+
+  // What Stop does before it waits.
+  void AskToStop(std::string_view reason);
+
+  // Ends this runtime from outside: fails it, or asks it to stop. Harmless when it is gone.
+  EndFunction Ender();
+
+  // From now on rank 0 writes a timeline to this file; on other ranks nothing happens. Another file
+  // that it writes is finished; the same one again changes nothing. An error if the file cannot be
+  // made.
+  Status StartTimeline(const std::string& path);
+  // Finishes the file, if there is one.
+  void StopTimeline();
 
   // What this rank does and waits for, who is missing, and the environment in force: for people.
   // Waits for the background thread and rank 0, but not for long.

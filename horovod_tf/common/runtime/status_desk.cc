@@ -70,7 +70,7 @@ std::string StatusText(const StatusAnswer& answer, int rank, int size, const std
         " does not answer: its background thread is in the middle of an operation, or in a "
         "tensor's completion callback";
   }
-  return text + "\nenvironment in force:\n" + config;
+  return config.empty() ? text : text + "\nenvironment in force:\n" + config;
 }
 
 }  // namespace horovod_tf

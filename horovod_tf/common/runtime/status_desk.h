@@ -47,7 +47,7 @@ class StatusDesk {
   StatusAnswer answer_ HVD_GUARDED_BY(mutex_);
 };
 
-// All of it, for people. `config` is the environment in force, a line each.
+// All of it, for people. `config` is the environment in force, a line each; empty: not to be said.
 std::string StatusText(const StatusAnswer& answer, int rank, int size, const std::string& host,
                        const std::string& config);
 

@@ -160,7 +160,10 @@ class Timeline::Impl {
     writer_.join();
   }
 
+  const std::string& path() const { return path_; }
+
   Status Start(const std::string& path) {
+    path_ = path;
     HVD_RETURN_IF_ERROR(file_.Open(path, StartEvent()).WithContext("timeline"));
     return StartThreadWithoutSignals(&writer_, [this] { WriterMain(); });
   }
@@ -199,6 +202,7 @@ class Timeline::Impl {
   const Clock& clock_;
   const TimePoint start_;
   const std::shared_ptr<const Logger> logger_;
+  std::string path_;
   std::thread writer_;
 
   // The writer's, once it runs.
@@ -318,49 +322,91 @@ Status Timeline::Open(const TimelineOptions& options, const Clock& clock,
   return Status::Ok();
 }
 
-Timeline::Timeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Timeline::Timeline() = default;
+
+Timeline::Timeline(std::unique_ptr<Impl> impl) : open_(true), impl_(std::move(impl)) {}
 
 Timeline::~Timeline() = default;
+
+Status Timeline::Reopen(const TimelineOptions& options, const Clock& clock) {
+  {
+    MutexLock lock(mutex_);
+    if (impl_ != nullptr && impl_->path() == options.path) return Status::Ok();
+  }
+  auto impl = std::make_unique<Impl>(options, clock);
+  HVD_RETURN_IF_ERROR(impl->Start(options.path));
+  {
+    MutexLock lock(mutex_);
+    impl_.swap(impl);
+    open_.store(true, std::memory_order_release);
+  }
+  // The one before finishes its file here, without the lock.
+  return Status::Ok();
+}
+
+void Timeline::Close() {
+  std::unique_ptr<Impl> last;
+  MutexLock lock(mutex_);
+  open_.store(false, std::memory_order_release);
+  last.swap(impl_);
+}
+
+void Timeline::Report(const TimelineRecord& record, std::string_view name,
+                      const TensorShape& shape) {
+  if (!open_.load(std::memory_order_acquire)) return;
+  MutexLock lock(mutex_);
+  if (impl_ != nullptr) impl_->Report(record, name, shape);
+}
 
 void Timeline::OnRankReady(const std::string& name, CollectiveKind kind, int rank) {
   TimelineRecord record = Record(TimelineEvent::kRankReady);
   record.kind = kind;
   record.rank = rank;
-  impl_->Report(record, name);
+  Report(record, name);
 }
 
 void Timeline::OnNegotiated(const std::string& name) {
-  impl_->Report(Record(TimelineEvent::kNegotiated), name);
+  Report(Record(TimelineEvent::kNegotiated), name);
 }
 
 void Timeline::Start(const std::string& name, CollectiveKind kind) {
   TimelineRecord record = Record(TimelineEvent::kStart);
   record.kind = kind;
-  impl_->Report(record, name);
+  Report(record, name);
 }
 
 void Timeline::ActivityStart(const std::string& name, std::string_view activity) {
   TimelineRecord record = Record(TimelineEvent::kActivityStart);
   record.activity = activity;
-  impl_->Report(record, name);
+  Report(record, name);
 }
 
 void Timeline::ActivityEnd(const std::string& name) {
-  impl_->Report(Record(TimelineEvent::kActivityEnd), name);
+  Report(Record(TimelineEvent::kActivityEnd), name);
 }
 
 void Timeline::End(const std::string& name, DataType dtype, const TensorShape& shape) {
   TimelineRecord record = Record(TimelineEvent::kEnd);
   record.dtype = dtype;
-  impl_->Report(record, name, shape);
+  Report(record, name, shape);
 }
 
 void Timeline::EndWithError(const std::string& name) {
-  impl_->Report(Record(TimelineEvent::kEndWithError), name);
+  Report(Record(TimelineEvent::kEndWithError), name);
 }
 
-std::uint64_t Timeline::dropped() const { return impl_->dropped(); }
+std::uint64_t Timeline::dropped() const {
+  MutexLock lock(mutex_);
+  return impl_ == nullptr ? 0 : impl_->dropped();
+}
 
-void Timeline::Flush(TimePoint deadline) { impl_->Flush(deadline); }
+void Timeline::Flush(TimePoint deadline) {
+  Impl* impl = nullptr;
+  {
+    MutexLock lock(mutex_);
+    impl = impl_.get();
+  }
+  if (impl != nullptr) impl->Flush(deadline);
+}
 
 }  // namespace horovod_tf

@@ -5,6 +5,7 @@
 #ifndef HOROVOD_TF_COMMON_RUNTIME_TIMELINE_H_
 #define HOROVOD_TF_COMMON_RUNTIME_TIMELINE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,11 +14,14 @@
 
 #include "horovod_tf/common/base/clock.h"
 #include "horovod_tf/common/base/logging.h"
+#include "horovod_tf/common/base/mutex.h"
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/base/types.h"
 #include "horovod_tf/common/protocol/coordinator.h"
 
 namespace horovod_tf {
+
+struct TimelineRecord;
 
 struct TimelineOptions {
   std::string path;
@@ -38,6 +42,8 @@ class Timeline : public NegotiationObserver {
   class Impl;
 
  public:
+  // Closed: what is reported is thrown away, at next to no cost.
+  Timeline();
   // Fails if the file cannot be made; the text names the path and the system's reason. An existing
   // file is replaced. `clock` gives the events' times and outlives the timeline.
   static Status Open(const TimelineOptions& options, const Clock& clock,
@@ -46,6 +52,13 @@ class Timeline : public NegotiationObserver {
   explicit Timeline(std::unique_ptr<Impl> impl);
   // Writes what is queued, closes spans that are still open, and joins the writer.
   ~Timeline() override;
+
+  // From now on what is reported goes to this file. A file before it is finished, as by Close; if
+  // it is the same one, nothing happens. After an error nothing has changed. What is under way now
+  // may lack its beginning.
+  Status Reopen(const TimelineOptions& options, const Clock& clock) HVD_EXCLUDES(mutex_);
+  // Finishes the file, if there is one.
+  void Close() HVD_EXCLUDES(mutex_);
 
   // Negotiation. The first OnRankReady of a round opens NEGOTIATE_<KIND>.
   void OnRankReady(const std::string& name, CollectiveKind kind, int rank) override;
@@ -62,11 +75,17 @@ class Timeline : public NegotiationObserver {
 
   std::uint64_t dropped() const;
   // Returns when everything reported before is in the file, or at the deadline, which is a time of
-  // the real clock. For tests and shutdown.
+  // the real clock. REQUIRES: nobody closes or reopens it meanwhile. For tests.
   void Flush(TimePoint deadline);
 
  private:
-  const std::unique_ptr<Impl> impl_;
+  void Report(const TimelineRecord& record, std::string_view name, const TensorShape& shape = {})
+      HVD_EXCLUDES(mutex_);
+
+  std::atomic<bool> open_{false};
+  // Held while a record is put into the queue, so that none comes after the file has been finished.
+  mutable Mutex mutex_;
+  std::unique_ptr<Impl> impl_ HVD_GUARDED_BY(mutex_);  // null: closed
 };
 
 }  // namespace horovod_tf

@@ -49,6 +49,10 @@ std::string JsonString(std::string_view text) {
 
 void TimelineRows::Apply(const TimelineRecord& record, std::string_view name,
                          const TensorShape& shape) {
+  // The end of what began before the file did.
+  const bool begins =
+      record.event == TimelineEvent::kRankReady || record.event == TimelineEvent::kStart;
+  if (!begins && rows_.count(name) == 0) return;
   Row& row = RowOf(name);
   row.micros = std::max(row.micros, record.micros);
   switch (record.event) {

@@ -4,8 +4,10 @@ from horovod_tf.keras import Average as Average
 from horovod_tf.keras import Compression as Compression
 from horovod_tf.keras import DistributedOptimizer as DistributedOptimizer
 from horovod_tf.keras import PartialDistributedOptimizer as PartialDistributedOptimizer
+from horovod_tf.keras import ProcessSet as ProcessSet
 from horovod_tf.keras import Sum as Sum
 from horovod_tf.keras import __version__ as __version__
+from horovod_tf.keras import add_process_set as add_process_set
 from horovod_tf.keras import allgather as allgather
 from horovod_tf.keras import allgather_object as allgather_object
 from horovod_tf.keras import allreduce as allreduce
@@ -18,6 +20,7 @@ from horovod_tf.keras import cross_rank as cross_rank
 from horovod_tf.keras import cross_size as cross_size
 from horovod_tf.keras import cuda_built as cuda_built
 from horovod_tf.keras import ddl_built as ddl_built
+from horovod_tf.keras import global_process_set as global_process_set
 from horovod_tf.keras import gloo_built as gloo_built
 from horovod_tf.keras import gloo_enabled as gloo_enabled
 from horovod_tf.keras import init as init
@@ -32,6 +35,7 @@ from horovod_tf.keras import mpi_threads_supported as mpi_threads_supported
 from horovod_tf.keras import nccl_built as nccl_built
 from horovod_tf.keras import rank as rank
 from horovod_tf.keras import reducescatter as reducescatter
+from horovod_tf.keras import remove_process_set as remove_process_set
 from horovod_tf.keras import rocm_built as rocm_built
 from horovod_tf.keras import shutdown as shutdown
 from horovod_tf.keras import size as size
