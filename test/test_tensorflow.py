@@ -257,7 +257,7 @@ def test_one_name_twice_at_once_is_this_ranks_error() -> None:
 
 
 def test_attributes_that_are_not_offered_are_errors() -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError, match="process set 12345.*has not been registered"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"process set 12345.*has not been registered"):
         mpi_ops._ops.horovod_allreduce(tf.ones(3), process_set_id=12345)
     with pytest.raises(tf.errors.InvalidArgumentError, match="reduce_op is 2"):
         mpi_ops._ops.horovod_allreduce(tf.ones(3), reduce_op=2)

@@ -367,6 +367,18 @@ TEST(ShmBackend, WhatItCannotDo_IsRefusedWithTheReason) {
   }
 }
 
+TEST(ShmBackend, ManyRanksAndShortChunks_LeaveBlocksToAnotherBackend) {
+  for (const auto& [ranks, enough] : {std::pair(64, true), std::pair(65, false)}) {
+    const auto backend = MakeBackend(0, NewSegment(ranks, kSlotBytes));
+    for (CollectiveKind kind : {CollectiveKind::kAlltoall, CollectiveKind::kReducescatter}) {
+      Batch batch;
+      batch.kind = kind;
+      EXPECT_EQ(backend->Supports(batch).ok(), enough) << ranks << " ranks";
+    }
+    EXPECT_TRUE(backend->Supports(Batch{}).ok()) << "an allreduce of " << ranks << " ranks";
+  }
+}
+
 TEST(ShmBackend, APeerNeverComes_TheOthersReturnTheInterruption) {
   for (std::size_t elements : {std::size_t{3}, std::size_t{100000}}) {
     const std::unique_ptr<ThreadedWorld> world = MakeShmWorld(3, kSlotBytes);

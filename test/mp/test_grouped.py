@@ -242,7 +242,7 @@ def test_one_name_twice_in_a_group_is_this_ranks_error_and_nothing_is_submitted(
 def test_attributes_that_make_no_sense_are_errors() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="tensor_names has 1 names for 2 tensors"):
         mpi_ops._ops.horovod_grouped_allreduce([tf.ones(3)] * 2, tensor_names=["one"])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="process set 12345.*has not been registered"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"process set 12345.*has not been registered"):
         mpi_ops._ops.horovod_grouped_allreduce([tf.ones(3)], process_set_id=12345)
     with tf.Graph().as_default(), pytest.raises(TypeError, match=r"bool.*not in list of allowed values"):
         hvd.grouped_allreduce([v1.placeholder(tf.bool, (3,))])

@@ -63,9 +63,11 @@ def test_average_is_what_one_gets_without_asking() -> None:
 def test_arguments_are_where_scripts_expect_them() -> None:
     ones = tf.fill([5], tf.constant(RANK + 1.0, tf.float64))
     expected = own_rows(np.full(5, 2.0 * SIZE * (SIZE + 1) / 2))
-    found = hvd.reducescatter(ones, "", hvd.Compression.none, hvd.Sum, "by_place", False, 0.5, 4.0)
+    found = hvd.reducescatter(
+        ones, "", hvd.Compression.none, hvd.Sum, "by_place", hvd.global_process_set, False, 0.5, 4.0
+    )
     np.testing.assert_allclose(found, expected)
-    (found,) = hvd.grouped_reducescatter([ones], "", hvd.Compression.none, hvd.Sum, 0.5, 4.0)
+    (found,) = hvd.grouped_reducescatter([ones], "", hvd.Compression.none, hvd.Sum, hvd.global_process_set, 0.5, 4.0)
     np.testing.assert_allclose(found, expected)
 
 

@@ -203,6 +203,9 @@ class ShmBackend final : public CollectiveBackend {
 
 Status ShmBackend::Supports(const Batch& batch) const {
   if (batch.device != kCpuDevice) return Status::Unimplemented("it moves host memory only");
+  const bool in_blocks =
+      batch.kind == CollectiveKind::kAlltoall || batch.kind == CollectiveKind::kReducescatter;
+  if (in_blocks) HVD_RETURN_IF_ERROR(SlotsHavePlaces(meeting_));
   return batch.CheckArithmetic();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "horovod_tf/common/base/check.h"
@@ -131,6 +132,14 @@ ByteRange Within(ByteRange piece, ByteRange block) {
 }
 
 }  // namespace
+
+Status SlotsHavePlaces(const ShmMeeting& meeting) {
+  const std::size_t needed = kLineBytes * static_cast<std::size_t>(meeting.size());
+  if (meeting.segment().slot_bytes() >= needed) return Status::Ok();
+  return Status::Unimplemented("its chunks of " + std::to_string(meeting.segment().slot_bytes()) +
+                               " bytes have no room for " + std::to_string(meeting.size()) +
+                               " ranks");
+}
 
 Status ShmAlltoall(const BatchTensor& tensor, ShmMeeting& meeting, std::uint64_t* next_chunk,
                    RunContext& context) {

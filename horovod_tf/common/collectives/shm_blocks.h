@@ -13,6 +13,11 @@
 
 namespace horovod_tf {
 
+// OK, or Unimplemented: the slots of a segment of many ranks are too short for a place for each.
+Status SlotsHavePlaces(const ShmMeeting& meeting);
+
+// REQUIRES, both: SlotsHavePlaces(meeting).ok().
+//
 // The rows of every rank's input to the ranks that its splits say. `*next_chunk` is the number of
 // the first chunk that no operation has used yet; it is moved on, alike on all ranks.
 Status ShmAlltoall(const BatchTensor& tensor, ShmMeeting& meeting, std::uint64_t* next_chunk,
