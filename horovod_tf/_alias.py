@@ -11,10 +11,15 @@ _OURS: Final = "horovod_tf"
 _THEIRS: Final = "horovod"
 
 
-def install_as_horovod() -> None:
+def install_as_horovod(average_gradients: bool | None = None) -> None:
     """Makes `import horovod.tensorflow as hvd`, `import horovod.keras as hvd` and so on mean this package.
 
     To be called before the script's own imports. Loads the native library and TensorFlow. Harmless when repeated.
+
+    Args:
+        average_gradients: Whether the gradients of allgather and broadcast are averages over all ranks, as scripts for
+            Horovod 0.22 and later expect; False: sums, as before. None: HOROVOD_TF_AVERAGE_GRADIENTS says so, and
+            without it they are sums. The same on all ranks.
 
     Raises:
         ImportError: the real `horovod` has been imported already.
@@ -33,6 +38,7 @@ def install_as_horovod() -> None:
     ours = {name: module for name, module in sys.modules.items() if _is_ours(name, module)}
     for name, module in ours.items():
         sys.modules[_THEIRS + name[len(_OURS) :]] = module
+    importlib.import_module(f"{_OURS}.tensorflow.gradient_convention").set_average_gradients(average_gradients)
 
 
 def _is_ours(name: str, module: ModuleType | None) -> bool:

@@ -29,6 +29,7 @@ from horovod_tf.common.process_sets import remove_process_set as remove_process_
 from horovod_tf.keras import callbacks as callbacks
 from horovod_tf.keras.models import load_model as load_model
 from horovod_tf.keras.optimizer import DistributedOptimizer as DistributedOptimizer
+from horovod_tf.keras.optimizer import PartialDistributedOptimizer as PartialDistributedOptimizer
 from horovod_tf.keras.values import allgather as allgather
 from horovod_tf.keras.values import allreduce as allreduce
 from horovod_tf.keras.values import broadcast as broadcast

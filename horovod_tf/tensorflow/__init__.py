@@ -1,5 +1,8 @@
 """Collectives for TensorFlow: `import horovod_tf.tensorflow as hvd`."""
 
+import importlib
+from typing import Any as _Any
+
 from horovod_tf import __version__ as __version__
 from horovod_tf.common.builds import ccl_built as ccl_built
 from horovod_tf.common.builds import cuda_built as cuda_built
@@ -11,6 +14,7 @@ from horovod_tf.common.builds import mpi_enabled as mpi_enabled
 from horovod_tf.common.builds import nccl_built as nccl_built
 from horovod_tf.common.builds import rocm_built as rocm_built
 from horovod_tf.tensorflow import gradients as gradients
+from horovod_tf.tensorflow.aggregation import LocalGradientAggregationHelper as LocalGradientAggregationHelper
 from horovod_tf.tensorflow.collectives import allreduce as allreduce
 from horovod_tf.tensorflow.collectives import barrier as barrier
 from horovod_tf.tensorflow.collectives import grouped_allgather as grouped_allgather
@@ -23,6 +27,7 @@ from horovod_tf.tensorflow.consistency import check_consistency as check_consist
 from horovod_tf.tensorflow.functions import broadcast_global_variables as broadcast_global_variables
 from horovod_tf.tensorflow.functions import broadcast_variables as broadcast_variables
 from horovod_tf.tensorflow.hooks import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
+from horovod_tf.tensorflow.in_place import broadcast_ as broadcast_
 from horovod_tf.tensorflow.mpi_ops import ProcessSet as ProcessSet
 from horovod_tf.tensorflow.mpi_ops import add_process_set as add_process_set
 from horovod_tf.tensorflow.mpi_ops import allgather as allgather
@@ -55,8 +60,16 @@ from horovod_tf.tensorflow.reductions import Min as Min
 from horovod_tf.tensorflow.reductions import Product as Product
 from horovod_tf.tensorflow.reductions import Sum as Sum
 from horovod_tf.tensorflow.tape import DistributedGradientTape as DistributedGradientTape
+from horovod_tf.tensorflow.tape import PartialDistributedGradientTape as PartialDistributedGradientTape
 from horovod_tf.tensorflow.topology import local_rank_op as local_rank_op
 from horovod_tf.tensorflow.topology import local_size_op as local_size_op
 from horovod_tf.tensorflow.topology import process_set_included_op as process_set_included_op
 from horovod_tf.tensorflow.topology import rank_op as rank_op
 from horovod_tf.tensorflow.topology import size_op as size_op
+
+
+def __getattr__(name: str) -> _Any:
+    """What needs Keras, which takes seconds to import, is imported when it is asked for."""
+    if name == "SyncBatchNormalization":
+        return importlib.import_module("horovod_tf.tensorflow.sync_batch_norm").SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

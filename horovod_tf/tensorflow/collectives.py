@@ -19,7 +19,8 @@ from horovod_tf.tensorflow.mpi_ops import (
     global_process_set,
     id_of,
 )
-from horovod_tf.tensorflow.reductions import Average, ReduceOp, Sum, reduction
+from horovod_tf.tensorflow.reductions import Average, ReduceOp, reduction
+from horovod_tf.tensorflow.sparse import check_reducible, gathered
 
 
 def allreduce(
@@ -39,7 +40,8 @@ def allreduce(
 
     Args:
         tensor: Dense: type and shape are the same on all ranks. `tf.IndexedSlices`: the rows of all ranks are
-            gathered, each with its index, which is what their sum means; the number of rows may differ.
+            gathered, each with its index, which is what their sum means; the number of rows may differ. Rows of one
+            index are added up before they are sent.
         average: True is op=Average and False is op=Sum.
         device_dense: Where the operations for a dense tensor are placed; '' leaves that to TensorFlow.
         device_sparse: The same for `tf.IndexedSlices`.
@@ -66,7 +68,8 @@ def allreduce(
     reduce_op = reduction(average, op)
     factors: dict[str, Any] = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
     if isinstance(tensor, tf.IndexedSlices):
-        return _allreduce_sparse(tensor, reduce_op, device_sparse, name, ignore_name_scope, process_set, **factors)
+        check_reducible(reduce_op)
+        return _allreduce_sparse(tensor, reduce_op, device_sparse, name, ignore_name_scope, process_set, factors)
     with tf.device(device_dense):
         tensor = tf.convert_to_tensor(tensor)
         compressed, context = compression.compress(tensor)
@@ -129,6 +132,8 @@ def grouped_allreduce(
     reduce_op = reduction(average, op)
     factors: dict[str, Any] = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
     sparse = [isinstance(tensor, tf.IndexedSlices) for tensor in tensors]
+    if any(sparse):
+        check_reducible(reduce_op)
     with tf.device(device_dense):
         dense = [
             compression.compress(tf.convert_to_tensor(tensor))
@@ -145,7 +150,7 @@ def grouped_allreduce(
         )
         results = iter([compression.decompress(one, context) for one, (_, context) in zip(reduced, dense)])
     return [
-        _allreduce_sparse(tensor, reduce_op, device_sparse, None, ignore_name_scope, process_set, **factors)
+        _allreduce_sparse(tensor, reduce_op, device_sparse, None, ignore_name_scope, process_set, factors)
         if is_sparse
         else next(results)
         for tensor, is_sparse in zip(tensors, sparse)
@@ -291,11 +296,6 @@ def barrier(name: str | None = None, process_set: ProcessSet = global_process_se
     return None if tf.executing_eagerly() else met.op
 
 
-def _scaled(values: tf.Tensor, factor: float) -> tf.Tensor:
-    wide = tf.complex128 if values.dtype.is_complex else tf.float64
-    return values if factor == 1.0 else tf.cast(tf.cast(values, wide) * tf.cast(factor, wide), values.dtype)
-
-
 def _allreduce_sparse(
     slices: tf.IndexedSlices,
     reduce_op: ReduceOp,
@@ -303,21 +303,9 @@ def _allreduce_sparse(
     name: str | None,
     ignore_name_scope: bool,
     process_set: ProcessSet,
-    prescale_factor: float,
-    postscale_factor: float,
+    factors: dict[str, float],
 ) -> tf.IndexedSlices:
-    if reduce_op not in (Average, Sum):
-        raise NotImplementedError(
-            f"{reduce_op.name} of tf.IndexedSlices: only Sum and Average ops are supported, as the rows of one index "
-            "add up. tf.convert_to_tensor makes them dense"
-        )
+    if name is None and not tf.executing_eagerly():
+        name = _default_name("HorovodAllreduce", slices.values)
     with tf.device(device):
-        scaled = _scaled(slices.values, prescale_factor)
-        values = allgather(scaled, name and f"{name}_values", ignore_name_scope, process_set)
-        indices = allgather(slices.indices, name and f"{name}_indices", ignore_name_scope, process_set)
-        if reduce_op == Average:
-            count = tf.cast(process_set.size(), values.dtype)
-            # Toward zero, as dense averages; tf.math.floordiv would go down.
-            values = tf.truncatediv(values, count) if values.dtype.is_integer else values / count
-        values = _scaled(values, postscale_factor)
-    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+        return gathered(slices, reduce_op, name, ignore_name_scope, process_set, **factors)

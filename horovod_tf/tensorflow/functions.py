@@ -10,11 +10,13 @@ import tensorflow as tf
 from horovod_tf.tensorflow.mpi_ops import ProcessSet, _normalize_name, broadcast, global_process_set
 
 
-def _broadcast_variable(variable: Any, root_rank: int, process_set: ProcessSet) -> Any:
+def broadcast_into(
+    variable: Any, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """What assigns one variable the value of rank `root_rank`; in a graph, it reads as that value."""
     # By the variable's name: what reads it is named differently from graph to graph.
-    name = f"HorovodBroadcast_{_normalize_name(variable.name)}"
-    value = broadcast(tf.convert_to_tensor(variable), root_rank, name, process_set=process_set)
-    return variable.assign(value)
+    name = name or f"HorovodBroadcast_{_normalize_name(variable.name)}"
+    return variable.assign(broadcast(tf.convert_to_tensor(variable), root_rank, name, process_set=process_set))
 
 
 def broadcast_variables(variables: Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> Any:
@@ -31,7 +33,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int, process_set: P
     Raises:
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
-    assigned = [_broadcast_variable(variable, root_rank, process_set) for variable in variables]
+    assigned = [broadcast_into(variable, root_rank, process_set=process_set) for variable in variables]
     return None if tf.executing_eagerly() else tf.group(*assigned)
 
 

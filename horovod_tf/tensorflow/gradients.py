@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from horovod_tf.common.basics import process_set_rank
 from horovod_tf.common.process_sets import ProcessSet
+from horovod_tf.tensorflow.gradient_convention import reduction_of_gradients
 from horovod_tf.tensorflow.mpi_ops import _allreduce, _grouped_allreduce, allgather, alltoall, rank
 from horovod_tf.tensorflow.reductions import Average, Sum
 
@@ -55,12 +56,12 @@ def _grouped_allreduce_grad(op: tf.Operation, *grads: tf.Tensor | None) -> list[
 
 @tf.RegisterGradient("HorovodAllgather")
 def _allgather_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
-    """The rows of the summed gradient that this rank contributed. Their place is known only when it runs."""
+    """The rows of the summed or averaged gradient that this rank contributed. Their place is known when it runs."""
     rows = tf.shape(op.inputs[0], out_type=tf.int64)[:1]
     process_set = _process_set_of(op)
     rows_of_ranks = allgather(rows, process_set=ProcessSet.of_id(process_set))
     begin = tf.reduce_sum(rows_of_ranks[: process_set_rank(process_set)])
-    return _allreduce(grad, process_set_id=process_set)[begin : begin + rows[0]]
+    return _allreduce(grad, reduce_op=reduction_of_gradients(), process_set_id=process_set)[begin : begin + rows[0]]
 
 
 @tf.RegisterGradient("HorovodAlltoall")
@@ -93,5 +94,5 @@ def _grouped_reducescatter_grad(op: tf.Operation, *grads: tf.Tensor | None) -> l
 @tf.RegisterGradient("HorovodBroadcast")
 def _broadcast_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     """The root's input is everybody's output; nobody else's input matters."""
-    total = _allreduce(grad, process_set_id=_process_set_of(op))
+    total = _allreduce(grad, reduce_op=reduction_of_gradients(), process_set_id=_process_set_of(op))
     return total if rank() == op.get_attr("root_rank") else tf.zeros_like(total)

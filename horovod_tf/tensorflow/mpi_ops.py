@@ -41,6 +41,7 @@ from horovod_tf.common.process_sets import remove_process_set as remove_process_
 from horovod_tf.tensorflow import nameless
 from horovod_tf.tensorflow.auto_control import keep_concurrent
 from horovod_tf.tensorflow.reductions import Sum
+from horovod_tf.tensorflow.xla import refuse_inside_xla
 
 OPS_FOLDER: Final = Path(__file__).resolve().parent.parent / "ops"
 OP_TYPES: Final = (
@@ -120,6 +121,7 @@ def _default_name(kind: str, tensor: tf.Tensor) -> str:
 
 def _run(op: Any, kind: str, tensor: Any, name: str | None, **attributes: Any) -> Any:
     """Adds one operation to the graph, or runs it when eager."""
+    refuse_inside_xla(kind)
     tensor = tf.convert_to_tensor(tensor)
     if tf.executing_eagerly():
         # The kernel does not learn Python's `name`. Without one its name is the operation's type.
@@ -252,6 +254,7 @@ def _run_grouped(
     members: Sequence[str] | None,
     **attributes: Any,
 ) -> list[tf.Tensor]:
+    refuse_inside_xla(f"HorovodGrouped{collective}")
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     names = _reserve(_names_of_members(tensors, name, collective) if members is None else members)
     if members is None and not name and tf.executing_eagerly():

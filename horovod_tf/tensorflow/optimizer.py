@@ -8,8 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod_tf.tensorflow.aggregation import LocalGradientAggregationHelper, v1_graph
 from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.gradient_reduction import GradientReduction
+from horovod_tf.tensorflow.grouping import Groups, groups_argument, key_of
+from horovod_tf.tensorflow.local_variables import LocalVariables
 from horovod_tf.tensorflow.mpi_ops import ProcessSet, global_process_set
 from horovod_tf.tensorflow.reductions import Average
 
@@ -19,6 +22,9 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
 
     Everything else is the wrapped optimizer's: attributes that only its class has, slots, and what checkpoints and
     other wrappers ask of an optimizer. The name is this one's own.
+
+    What is done with gradients between `compute_gradients` and `apply_gradients`, clipping for instance, is done with
+    the averages.
     """
 
     def __init__(
@@ -29,10 +35,15 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
         device_dense: str = "",
         device_sparse: str = "",
         compression: type[Compressor] = Compression.none,
-        sparse_as_dense: bool = False,
+        sparse_as_dense: bool | str = False,
+        backward_passes_per_step: int = 1,
         op: int = Average,
         gradient_predivide_factor: float = 1.0,
+        average_aggregated_gradients: bool = False,
+        num_groups: int = 0,
+        groups: Groups = None,
         process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
     ) -> None:
         """Wraps `optimizer`.
 
@@ -40,24 +51,48 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
             optimizer: Computes and applies the gradients.
             name: "Distributed" and the optimizer's class by default. The averages are under "<name>_Allreduce".
             use_locking: As of every Optimizer.
-            device_dense: Where the averages of dense gradients are placed; '' leaves that to TensorFlow.
-            device_sparse: The same for `tf.IndexedSlices`.
-            compression: What is reduced instead of a dense gradient: one of `Compression`.
-            sparse_as_dense: Whether `tf.IndexedSlices` are made dense first.
-            op: Average or Sum.
-            gradient_predivide_factor: Of an average: gradients are divided by it before they are added up.
-            process_set: Whose ranks average. The others apply their own gradients.
+            device_dense: This and all that is not here: as `gradient_reduction.GradientReduction` has them.
+            device_sparse: See there.
+            compression: See there.
+            sparse_as_dense: See there.
+            backward_passes_per_step: N: gradients are added up on each rank in N passes. In the last of them the sums
+                are averaged over all ranks and applied; in the others no variable moves, and `global_step` neither. In
+                a graph, `tf.compat.v1.local_variables_initializer` makes the sums ready.
+            op: See there.
+            gradient_predivide_factor: See there.
+            average_aggregated_gradients: Whether the sums are divided by N.
+            num_groups: The older name of groups.
+            groups: See there.
+            process_set: See there. Ranks that are not in it apply their own gradients.
+            scale_local_gradients: Whether gradients of variables of `register_local_var` are divided by the number of
+                ranks.
 
         Raises:
-            ValueError: op and gradient_predivide_factor do not go together.
+            ValueError: op and gradient_predivide_factor do not go together, groups is neither a number nor lists of
+                variables, or backward_passes_per_step is not a positive whole number.
         """
         # Not what Optimizer makes, slots for instance: there is one state, the wrapped optimizer's.
         self._name = name or f"Distributed{type(optimizer).__name__}"
         self._use_locking = use_locking
         self._optimizer = optimizer
         self._reduction = GradientReduction(
-            device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, process_set
+            device_dense,
+            device_sparse,
+            compression,
+            sparse_as_dense,
+            op,
+            gradient_predivide_factor,
+            groups_argument(groups, num_groups),
+            process_set,
         )
+        self._local = LocalVariables(scale=scale_local_gradients, process_set=process_set)
+        self._passes = (backward_passes_per_step, average_aggregated_gradients)
+        self._aggregations: dict[tuple[int, ...], LocalGradientAggregationHelper] = {}
+        self._new_aggregation()
+
+    def register_local_var(self, var: Any) -> None:
+        """Makes `var` this rank's own: its gradients are not reduced."""
+        self._local.register(var)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """The wrapped optimizer's (gradient, variable) pairs with averaged gradients.
@@ -66,12 +101,52 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
             ValueError: before `init()`.
         """
         pairs = self._optimizer.compute_gradients(*args, **kwargs)
-        reduced = self._reduction.reduce([gradient for gradient, _ in pairs], f"{self.get_name()}_Allreduce")
-        return [(gradient, variable) for gradient, (_, variable) in zip(reduced, pairs)]
+        gradients, variables = [gradient for gradient, _ in pairs], [variable for _, variable in pairs]
+        if self._passes[0] == 1:
+            reduced = self._reduce(gradients, variables)
+        else:
+            reduced = self._aggregation_of(variables).compute_gradients(gradients, variables)
+        return list(zip(reduced, variables))
 
-    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """The wrapped optimizer's."""
-        return self._optimizer.apply_gradients(*args, **kwargs)
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+        """The wrapped optimizer's; with several passes in a step, in the last of them.
+
+        Raises:
+            ValueError: there are several passes in a step, and `compute_gradients` has not been called for these
+                variables.
+        """
+        pairs = list(grads_and_vars)
+        if self._passes[0] == 1:
+            return self._optimizer.apply_gradients(pairs, global_step=global_step, name=name)
+        aggregation = self._aggregations.get(tuple(key_of(variable) for _, variable in pairs))
+        if aggregation is None:
+            raise ValueError(
+                "with backward_passes_per_step, apply_gradients takes the variables that compute_gradients has given, "
+                "in the same order"
+            )
+        return aggregation.apply_gradients(
+            lambda: self._optimizer.apply_gradients(pairs, global_step=global_step, name=name)
+        )
+
+    def _reduce(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
+        return self._reduction.reduce(gradients, f"{self.get_name()}_Allreduce", variables, self._local)
+
+    def _new_aggregation(self, variables: list[Any] | None = None) -> LocalGradientAggregationHelper:
+        passes, average = self._passes
+        return LocalGradientAggregationHelper(
+            passes,
+            lambda totals: self._reduce(totals, variables or []),
+            self._reduction.sparse_as_dense is True,
+            average,
+            f"{self.get_name()}_Aggregation",
+        )
+
+    def _aggregation_of(self, variables: list[Any]) -> LocalGradientAggregationHelper:
+        """In a graph each call of `compute_gradients` has its own; in eager mode calls are the passes of one."""
+        key = tuple(key_of(variable) for variable in variables)
+        if key not in self._aggregations or v1_graph():
+            self._aggregations[key] = self._new_aggregation(variables)
+        return self._aggregations[key]
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         """The wrapped optimizer's."""

@@ -115,6 +115,15 @@ def test_digits_with_a_tape_on_two_ranks() -> None:
 
 
 @needs_mpirun
+@pytest.mark.parametrize("more", [[], ["--mixed"]], ids=["float32", "float16"])
+def test_digits_in_several_passes_on_two_ranks(more: list[str]) -> None:
+    done = output_of(2, "digits_accumulation.py", "--steps", "100", *more)
+    assert "400 passes, 100 steps of 128 images" in done
+    assert "weights of all 2 ranks: bitwise equal" in done
+    assert number(r"test accuracy: ", done) >= 0.9
+
+
+@needs_mpirun
 def test_word_embeddings_on_two_ranks() -> None:
     done = output_of(2, "word_embeddings.py", "--steps", "60", "--batch", "128")
     kinds = "{'vectors': 'IndexedSlices', 'weights': 'IndexedSlices', 'biases': 'IndexedSlices'}"

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import horovod_tf.tensorflow as hvd
-from horovod_tf.tensorflow import gradient_reduction, mpi_ops
-from horovod_tf.tensorflow.gradient_reduction import SMALL_BYTES
+from horovod_tf.tensorflow import grouping, mpi_ops
+from horovod_tf.tensorflow.grouping import SMALL_BYTES
 from tensorflow_support import RANK, SIZE, assert_same, graph_session, several_ranks, v1
 
 MEAN = (SIZE + 1) / 2  # of rank + 1
@@ -92,7 +92,15 @@ def test_one_state_only() -> None:
         optimizer = hvd.DistributedOptimizer(inner)
         weight = v1.get_variable("w", initializer=np.zeros(3, np.float32))
         train = train_of(weight, optimizer)
-        assert set(vars(optimizer)) == {"_name", "_use_locking", "_optimizer", "_reduction"}
+        assert set(vars(optimizer)) == {
+            "_name",
+            "_use_locking",
+            "_optimizer",
+            "_reduction",
+            "_local",
+            "_passes",
+            "_aggregations",
+        }
         assert optimizer._slots is inner._slots
         assert optimizer._get_beta_accumulators() == inner._get_beta_accumulators()
         assert optimizer._get_non_slot_variable("beta1_power", weight.graph) is inner._get_beta_accumulators()[0]
@@ -209,8 +217,8 @@ def test_small_gradients_are_averaged_together_and_others_alone() -> None:
 @several_ranks
 def test_ranks_whose_groups_differ_average_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here rank 0 groups all, rank 1 nothing, rank 2 two by two."""
-    monkeypatch.setattr(gradient_reduction, "SMALL_BYTES", [1000, -1, 1000][RANK % 3])
-    monkeypatch.setattr(gradient_reduction, "GROUP_BYTES", [1000, 1000, 24][RANK % 3])
+    monkeypatch.setattr(grouping, "SMALL_BYTES", [1000, -1, 1000][RANK % 3])
+    monkeypatch.setattr(grouping, "GROUP_BYTES", [1000, 1000, 24][RANK % 3])
     with graph_session() as session:
         weights = [v1.get_variable(f"w{i}", initializer=np.zeros(3, np.float32)) for i in range(6)]
         loss = tf.add_n([tf.reduce_sum(weight) * (i + 1) for i, weight in enumerate(weights)]) * (RANK + 1)

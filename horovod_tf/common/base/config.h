@@ -33,10 +33,11 @@ struct Config {
   // HOROVOD_THREAD_AFFINITY: processors of the background threads, one for all ranks of a host or
   // one for each local rank; empty: the system chooses.
   std::vector<int> thread_affinity;
-  LogLevel log_level{};         // HOROVOD_LOG_LEVEL
-  bool log_hide_time = false;   // HOROVOD_LOG_HIDE_TIME
-  Duration init_timeout{};      // HOROVOD_TF_INIT_TIMEOUT_SECONDS
-  Duration shutdown_timeout{};  // HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS
+  bool average_gradients = false;  // HOROVOD_TF_AVERAGE_GRADIENTS; Python's gradients ask for it
+  LogLevel log_level{};            // HOROVOD_LOG_LEVEL
+  bool log_hide_time = false;      // HOROVOD_LOG_HIDE_TIME
+  Duration init_timeout{};         // HOROVOD_TF_INIT_TIMEOUT_SECONDS
+  Duration shutdown_timeout{};     // HOROVOD_TF_SHUTDOWN_TIMEOUT_SECONDS
 
   // Not of the environment: which of the processes that were started together are the job, by rank
   // in it; what hvd.init(comm=...) was given. Empty: all of them.

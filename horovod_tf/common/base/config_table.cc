@@ -78,6 +78,9 @@ constexpr ConfigVariable kVariables[] = {
      "inside "
      "TensorFlow, the handler cannot run; what has waited for other ranks for this long is then "
      "withdrawn. 0: never."},
+    {"HOROVOD_TF_AVERAGE_GRADIENTS", BoolField{&Config::average_gradients}, "false", "",
+     "Makes the gradients of allgather and broadcast averages over all ranks, as Horovod 0.22 and "
+     "later have them. Otherwise they are sums. The same on all ranks."},
     {"HOROVOD_LOG_LEVEL", LogLevelField{&Config::log_level}, "warning", "",
      "Least important messages that are still written to standard error."},
     {"HOROVOD_LOG_HIDE_TIME", BoolField{&Config::log_hide_time}, "false", "",

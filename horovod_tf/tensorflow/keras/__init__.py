@@ -3,6 +3,7 @@
 from horovod_tf.keras import Average as Average
 from horovod_tf.keras import Compression as Compression
 from horovod_tf.keras import DistributedOptimizer as DistributedOptimizer
+from horovod_tf.keras import PartialDistributedOptimizer as PartialDistributedOptimizer
 from horovod_tf.keras import ProcessSet as ProcessSet
 from horovod_tf.keras import Sum as Sum
 from horovod_tf.keras import __version__ as __version__
