@@ -169,6 +169,7 @@ int horovod_process_set_included(int id) {
 int horovod_process_set_ids(int* ids, int n) {
   return Ask(horovod_tf::ProcessSetList, [&](const std::vector<ProcessSetView>& sets) {
     std::vector<int> all;
+    all.reserve(sets.size());
     for (const ProcessSetView& set : sets) all.push_back(set.id);
     return Write(all, ids, n);
   });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +42,11 @@ def test_second_thread_is_told_both_and_what_to_do_and_the_first_goes_on() -> No
 
     thread, results = in_a_thread(lambda: nameless.call("HorovodAllreduce", waits), "first")
     assert inside.wait(60)
-    for call in (hvd.allreduce, lambda value: nameless.call("HorovodAllreduce", lambda: value)):
+
+    def call_of_the_module(value: tf.Tensor) -> object:
+        return nameless.call("HorovodAllreduce", lambda: value)
+
+    for call in (hvd.allreduce, call_of_the_module):
         with pytest.raises(ValueError, match=r"thread 'MainThread' calls HorovodAllreduce .* thread 'first' .*name="):
             call(tf.ones([2]))
     # Of another kind, and with a name, there is nothing to be mixed up.
@@ -64,9 +69,10 @@ def test_call_that_fails_leaves_the_next_thread_free() -> None:
 
 def test_worker_threads_one_after_the_other_have_right_values() -> None:
     for step in range(20):
-        thread, results = in_a_thread(lambda step=step: float(hvd.allreduce(tf.constant(RANK + 0.0 + step))), "worker")
+        value = tf.constant(RANK + 0.0 + step)
+        thread, results = in_a_thread(functools.partial(hvd.allreduce, value), "worker")
         thread.join(60)
-        assert results == [pytest.approx(RANKS / SIZE + step)]
+        assert [float(one) for one in results] == [pytest.approx(RANKS / SIZE + step)]
 
 
 def test_python_inside_of_a_function_needs_no_name_either() -> None:

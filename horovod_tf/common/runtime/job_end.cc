@@ -1,11 +1,10 @@
 #include "horovod_tf/common/runtime/job_end.h"
 
-#include <utility>
 #include <vector>
 
 namespace horovod_tf {
 
-void JobEnd::Join(int set, EndFunction end) {
+void JobEnd::Join(int set, const EndFunction& end) {
   Status why;
   bool failed = false;
   {

@@ -21,7 +21,7 @@ class JobEnd {
  public:
   // `end` asks that runtime to end; it may be called on any thread, and does not wait. At once if
   // the job has ended.
-  void Join(int set, EndFunction end);
+  void Join(int set, const EndFunction& end);
   // Its end, from now on, is nobody else's, and the others' not its own.
   void Leave(int set);
 

@@ -36,7 +36,7 @@ struct Job {
   bool mpi_threads_supported = false;
   const pid_t process = ProcessId();
 
-  Status Stop(std::string_view reason) {
+  Status Stop(std::string_view reason) const {
     // Its end asks the sets to end, too.
     Status status = runtime->Stop(reason);
     const Status of_sets = sets->Stop(reason);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -40,15 +41,14 @@ struct SetFacts {
     if (state.load() == SetState::kRemoved) {
       return Status::Aborted(name + " was removed: Process set has been removed");
     }
-    const Status job = end->why();
-    if (!job.ok()) return job;
+    HVD_RETURN_IF_ERROR(end->why());
     return status.WithContext(Described());
   }
 };
 
 std::vector<int> Counted(int size) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
 
