@@ -107,7 +107,11 @@ class ReductionKernel final : public CollectiveKernel {
 class AllgatherKernel final : public CollectiveKernel {
  public:
   explicit AllgatherKernel(OpKernelConstruction* construction)
-      : CollectiveKernel(construction, CollectiveKind::kAllgather) {}
+      : CollectiveKernel(construction, CollectiveKind::kAllgather) {
+    bool average = false;
+    OP_REQUIRES_OK(construction, construction->GetAttr("average", &average));
+    if (average) request_.reduce_op = ReduceOp::kAverage;
+  }
 };
 
 class BroadcastKernel final : public CollectiveKernel {
@@ -147,6 +151,24 @@ class AlltoallKernel final : public CollectiveKernel {
 using AllreduceKernel = ReductionKernel<CollectiveKind::kAllreduce>;
 using ReducescatterKernel = ReductionKernel<CollectiveKind::kReducescatter>;
 
+// This rank has no more data.
+//
+// Thread rule: as TensorFlow's.
+class JoinKernel final : public AsyncOpKernel {
+ public:
+  using AsyncOpKernel::AsyncOpKernel;
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) final {
+    tensorflow::Tensor* output = nullptr;
+    OP_REQUIRES_OK_ASYNC(context, context->allocate_output(0, {}, &output), done);
+    std::vector<TensorEntry> group(1);
+    group.front().joins = true;
+    group.front().request.name = std::string(kJoinName);
+    group.front().output = ViewOf(*output);
+    Submit(context, /*process_set=*/0, std::move(group), std::move(done));
+  }
+};
+
 // The types are the operations' own: op_definitions.cc.
 REGISTER_KERNEL_BUILDER(Name("HorovodAllreduce").Device(tensorflow::DEVICE_CPU), AllreduceKernel);
 REGISTER_KERNEL_BUILDER(Name("HorovodGroupedAllreduce").Device(tensorflow::DEVICE_CPU),
@@ -158,6 +180,7 @@ REGISTER_KERNEL_BUILDER(Name("HorovodGroupedReducescatter").Device(tensorflow::D
 REGISTER_KERNEL_BUILDER(Name("HorovodAlltoall").Device(tensorflow::DEVICE_CPU), AlltoallKernel);
 REGISTER_KERNEL_BUILDER(Name("HorovodAllgather").Device(tensorflow::DEVICE_CPU), AllgatherKernel);
 REGISTER_KERNEL_BUILDER(Name("HorovodBroadcast").Device(tensorflow::DEVICE_CPU), BroadcastKernel);
+REGISTER_KERNEL_BUILDER(Name("HorovodJoin").Device(tensorflow::DEVICE_CPU), JoinKernel);
 
 }  // namespace
 }  // namespace horovod_tf

@@ -106,6 +106,7 @@ tensor_names: What ranks match each tensor by, in the name scope of the node; th
 
 REGISTER_OP("HorovodAllgather")
     .Attr(kMovedTypes)
+    .Attr("average: bool = false")
     .Attr("ignore_name_scope: bool = false")
     .Attr("process_set_id: int = 0")
     .Attr("tensor_name: string = ''")
@@ -118,6 +119,8 @@ Concatenates the tensors of all ranks on dimension 0, in the order of the ranks.
 
 tensor: The tensor; may differ between ranks in dimension 0 only.
 output: The concatenation, on every rank.
+average: Whether all rows are divided by the number of ranks, of which those that have joined do not
+  count.
 ignore_name_scope: Whether ranks match this by the last part of its name only.
 process_set_id: The group of ranks; 0 is all of them.
 tensor_name: What ranks match this by; the node's name if empty.
@@ -221,6 +224,17 @@ ignore_name_scope: Whether ranks match the tensors by the last part of their nam
 process_set_id: The group of ranks; 0 is all of them.
 tensor_names: What ranks match each tensor by, in the name scope of the node; the node's name and
   _1of3, _2of3, _3of3 if empty.
+)doc");
+
+REGISTER_OP("HorovodJoin")
+    .Output("last_rank: int32")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Says that this rank has no more data, and waits until all ranks have said so. Until then, what the
+others ask for goes on without it.
+
+last_rank: The rank that said so last.
 )doc");
 
 }  // namespace horovod_tf

@@ -39,6 +39,7 @@ from horovod_tf.tensorflow.mpi_ops import global_process_set as global_process_s
 from horovod_tf.tensorflow.mpi_ops import init as init
 from horovod_tf.tensorflow.mpi_ops import is_homogeneous as is_homogeneous
 from horovod_tf.tensorflow.mpi_ops import is_initialized as is_initialized
+from horovod_tf.tensorflow.mpi_ops import join as join
 from horovod_tf.tensorflow.mpi_ops import local_rank as local_rank
 from horovod_tf.tensorflow.mpi_ops import local_size as local_size
 from horovod_tf.tensorflow.mpi_ops import mpi_threads_supported as mpi_threads_supported

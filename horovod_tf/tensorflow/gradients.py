@@ -61,7 +61,8 @@ def _allgather_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     process_set = _process_set_of(op)
     rows_of_ranks = allgather(rows, process_set=ProcessSet.of_id(process_set))
     begin = tf.reduce_sum(rows_of_ranks[: process_set_rank(process_set)])
-    return _allreduce(grad, reduce_op=reduction_of_gradients(), process_set_id=process_set)[begin : begin + rows[0]]
+    reduce_op = Average if op.get_attr("average") else reduction_of_gradients()
+    return _allreduce(grad, reduce_op=reduce_op, process_set_id=process_set)[begin : begin + rows[0]]
 
 
 @tf.RegisterGradient("HorovodAlltoall")

@@ -128,7 +128,57 @@ def _run(op: Any, kind: str, tensor: Any, name: str | None, **attributes: Any) -
         if not name:
             return nameless.call(kind, op, tensor=tensor, **attributes)
         return op(tensor=tensor, tensor_name=name, name=name, **attributes)
-    return op(tensor=tensor, name=name or _default_name(kind, tensor), **attributes)
+    with tf.control_dependencies(_joins_so_far()):
+        return op(tensor=tensor, name=name or _default_name(kind, tensor), **attributes)
+
+
+_JOINS: Final = "horovod_tf_joins"  # a graph's collection
+
+
+def _joins_so_far() -> list[tf.Operation]:
+    """The joins of a `tf.function` that is being traced: what comes behind one in the program runs after it."""
+    if tf.executing_eagerly():
+        return []
+    graph = tf.compat.v1.get_default_graph()
+    return [one for one in graph.get_collection(_JOINS) if one.graph is graph]
+
+
+def join() -> tf.Tensor:
+    """Says that this rank has no more data, and waits until all ranks have said so.
+
+    Until then every collective that the others ask for runs without this rank: a reduction is one over the others (an
+    average divides by their number), a gather has no rows of it, and a broadcast gives it to the others. What this rank
+    has asked for before it joined counts as its own, and what it asks for while it waits is done when the wait is over.
+    A broadcast whose root has joined is an error for the others, who go on.
+
+    Call it in place of the steps that a rank with less data does not make, on every rank, after its last step:
+
+        for batch in data:
+            train(batch)
+        hvd.join()
+
+    In a `tf.function` it runs after the collectives before it in the program, and those behind it run after it. In a
+    graph of TensorFlow 1, run it in a step of its own.
+
+    Returns:
+        An int32 scalar: the rank that joined last. It is the same on all ranks, and had the most data: its state is
+        the newest.
+
+    Raises:
+        tf.errors.FailedPreconditionError: when it runs: `init()` has not been called.
+        tf.errors.InvalidArgumentError: when it runs: another `join()` of this rank is waiting.
+        tf.errors.CancelledError: its step was cancelled; this rank takes part again.
+        tf.errors.UnknownError: the job ended before all ranks had joined.
+    """
+    if tf.executing_eagerly():
+        return _ops.horovod_join()
+    graph = tf.compat.v1.get_default_graph()
+    before = [one for one in graph.get_operations() if one.type in OP_TYPES] if graph.building_function else []
+    with tf.control_dependencies(before):
+        last_rank: tf.Tensor = _ops.horovod_join()
+    if graph.building_function:
+        graph.add_to_collection(_JOINS, last_rank.op)
+    return last_rank
 
 
 def _allreduce(tensor: Any, name: str | None = None, reduce_op: int = Sum, **attributes: Any) -> tf.Tensor:
@@ -262,15 +312,21 @@ def _run_grouped(
     results: list[Any] = [None] * len(tensors)
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
-        reduced = op(
-            tensors=[tensors[place] for place in places],
-            tensor_names=[names[place] for place in places],
-            name=name or f"HorovodGrouped{collective}",
-            **attributes,
-        )
+        with tf.control_dependencies(_joins_so_far()):
+            reduced = op(
+                tensors=[tensors[place] for place in places],
+                tensor_names=[names[place] for place in places],
+                name=name or f"HorovodGrouped{collective}",
+                **attributes,
+            )
         for place, result in zip(places, reduced):
             results[place] = result
     return results
+
+
+def _allgather(tensor: Any, name: str | None = None, **attributes: Any) -> tf.Tensor:
+    """As `allgather`, with the operation's attributes; `average` divides all rows by the number of ranks."""
+    return _run(_ops.horovod_allgather, "HorovodAllgather", tensor, name, **attributes)
 
 
 def allgather(

@@ -13,7 +13,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from horovod_tf.tensorflow.compression import Compression, Compressor
-from horovod_tf.tensorflow.mpi_ops import ProcessSet, _allreduce, allgather, global_process_set, id_of
+from horovod_tf.tensorflow.mpi_ops import ProcessSet, _allgather, _allreduce, allgather, global_process_set, id_of
 from horovod_tf.tensorflow.reductions import Average, ReduceOp, Sum
 
 # What sparse_as_dense= may be besides True and False: decided in every step, by all ranks alike.
@@ -78,18 +78,22 @@ def gathered(
     An average of integers is that of the sums of all ranks, truncated toward zero as dense ones are.
     """
     slices = merged(slices)
-    values = allgather(
-        _scaled(slices.values, prescale_factor), name and f"{name}_values", ignore_name_scope, process_set
+    # The ranks that take part are known when they have agreed on the operation: others may have joined.
+    divided = reduce_op == Average and not slices.values.dtype.is_integer
+    values = _allgather(
+        _scaled(slices.values, prescale_factor),
+        name and f"{name}_values",
+        ignore_name_scope=ignore_name_scope,
+        average=divided,
+        process_set_id=id_of(process_set),
     )
     indices = allgather(slices.indices, name and f"{name}_indices", ignore_name_scope, process_set)
     total = tf.IndexedSlices(values, indices, slices.dense_shape)
-    if reduce_op == Average:
-        count = tf.cast(process_set.size(), values.dtype)
-        if values.dtype.is_integer:
-            total = merged(total)  # a rank's part of a sum cannot be truncated
-            total = tf.IndexedSlices(tf.truncatediv(total.values, count), total.indices, slices.dense_shape)
-        else:
-            total = tf.IndexedSlices(values / count, indices, slices.dense_shape)
+    if reduce_op == Average and not divided:
+        total = merged(total)  # a rank's part of a sum cannot be truncated
+        ranks = _allreduce(tf.ones([], tf.int32), name and f"{name}_ranks", process_set_id=id_of(process_set))
+        quotients = tf.truncatediv(total.values, tf.cast(ranks, values.dtype))
+        total = tf.IndexedSlices(quotients, total.indices, slices.dense_shape)
     return tf.IndexedSlices(_scaled(total.values, postscale_factor), total.indices, slices.dense_shape)
 
 

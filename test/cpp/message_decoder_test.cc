@@ -76,7 +76,7 @@ Log FullLog() {
            ExecuteRecord{sparse}, ExecuteOnceRecord{Gather()}, ExecuteOnceRecord{Exchange()},
            ForgetRecord{{4, 6}}, ErrorRecord{{"x", "y"}, Status::FailedPrecondition("because")},
            ErrorRecord{{"z"}, Status::Cancelled("it is over"), {0, 2}},
-           ShutdownRecord{1, Status::Unknown("over")}}};
+           ShutdownRecord{1, Status::Unknown("over")}, JoinRecord{2}}};
 }
 
 // One of everything.
@@ -229,9 +229,9 @@ TEST(MessageDecoder, AnError_NamesMessageFieldAndOffset) {
 }
 
 TEST(MessageDecoder, UnknownFlagsTypesAndCodes_AreNamed) {
-  ExpectRefused(Framed(kAnnounceType, "\x02\x00\x00\x00"s), "flags 2, of which only 5 are known");
-  ExpectRefused(OneRecord(0, "\0"s), "unknown record type 0; known are 1 to 6");
-  ExpectRefused(OneRecord(7, "\0"s), "unknown record type 7");
+  ExpectRefused(Framed(kAnnounceType, "\x08\x00\x00\x00"s), "flags 8, of which only 7 are known");
+  ExpectRefused(OneRecord(0, "\0"s), "unknown record type 0; known are 1 to 7");
+  ExpectRefused(OneRecord(8, "\0"s), "unknown record type 8");
   ExpectRefused(Framed(kWelcomeType, "\x06\x01x\x00"s), "unknown status code 6");
   ExpectRefused(Framed(kWelcomeType, Varint(1ull << 40)), "unknown status code 1099511627776");
 }
@@ -316,7 +316,7 @@ TEST(MessageDecoder, FieldsThatAreNotToBeSent_AreRefused) {
   ExpectRefused(Framed(kAnnounceType, head + "\x02\x01\x00\x00"s), "the CPU as device");
   ExpectRefused(Framed(kAnnounceType, head + "\x04\x00\x00"s), "flags 4");
   ExpectRefused(Framed(kAnnounceType, "\x04\x00\x00\x00\x00"s), "no withdrawals");
-  ExpectRefused(Framed(kAnnounceType, "\x02\x00\x00\x00"s), "flags 2");
+  ExpectRefused(Framed(kAnnounceType, "\x08\x00\x00\x00"s), "flags 8");
   ExpectRefused(Framed(kAnnounceType, head + "\x02"s + Varint(1ull << 40) + "\x00\x00"s),
                 "of more than 32 bits");
 }
@@ -340,9 +340,10 @@ TEST(MessageDecoder, Definitions_MustSuitKindAndWorld) {
   ExpectRefused(three_ranks, "3 values where there must be 4", 4);
   // By hand: what the encoder leaves out of a definition must not come in.
   const std::string head = "\x01w\x01\x07\x01"s;
-  EXPECT_TRUE(AcceptsConsistently(OneRecord(3, head + "\x00\x00\x01\x00\x03\x01\x01\x01\x00"s)));
-  ExpectRefused(OneRecord(3, head + "\x00\x00\x01\x05\x03\x01\x01\x01\x00"s), "dimension 0");
-  ExpectRefused(OneRecord(3, head + "\x02\x06\x00\x01\x00\x03\x01\x01\x01\x00"s),
+  EXPECT_TRUE(
+      AcceptsConsistently(OneRecord(3, head + "\x00\x00\x01\x00\x03\x01\x01\x01\x00\x00"s)));
+  ExpectRefused(OneRecord(3, head + "\x00\x00\x01\x05\x03\x01\x01\x01\x00\x00"s), "dimension 0");
+  ExpectRefused(OneRecord(3, head + "\x02\x06\x00\x01\x00\x03\x01\x01\x01\x00\x00"s),
                 "whose device is not among its devices");
 }
 
@@ -373,6 +374,28 @@ TEST(MessageDecoder, Splits_MustSuitTheWorldAndTheRows) {
   ExpectRefused(OneRecord(3, head + "\x01\x05\x00"s + tail), "Number of entries in splits");
 }
 
+TEST(MessageDecoder, AbsentRanks_BringNothing) {
+  const auto refused = [](TensorDefinition definition, const std::string& text) {
+    ExpectRefused(EncodeMessage(Log{0, {ExecuteOnceRecord{std::move(definition)}}}), text);
+  };
+  TensorDefinition definition = Gather();
+  definition.absent = {0, 1, 2};
+  refused(definition, "no rank brings anything");
+  definition.absent = {3};
+  refused(definition, "rank 3 of 3");
+  definition.absent = {1};
+  definition.first_dims = {2, 1, 2};
+  refused(definition, "rank 1 is absent and brings something");
+  definition.first_dims = {2, 0, 2};
+  EXPECT_TRUE(AcceptsConsistently(EncodeMessage(Log{0, {ExecuteOnceRecord{definition}}})));
+  TensorDefinition broadcast;
+  broadcast.common.name = "b";
+  broadcast.common.kind = CollectiveKind::kBroadcast;
+  broadcast.common.root_rank = 1;
+  broadcast.absent = {1};
+  refused(broadcast, "rank 1 is absent and brings something");
+}
+
 TEST(MessageDecoder, Records_MustSaySomething) {
   ExpectRefused(EncodeMessage(Log{0, {ExecuteRecord{}}}), "a record about no tensor");
   ExpectRefused(EncodeMessage(Log{0, {ForgetRecord{}}}), "a record about no tensor");
@@ -383,6 +406,8 @@ TEST(MessageDecoder, Records_MustSaySomething) {
   ExpectRefused(EncodeMessage(Log{0, {ShutdownRecord{0, Status::Ok()}}}), "status OK");
   for (const int rank : {-1, kWorld}) {
     ExpectRefused(EncodeMessage(Log{0, {ShutdownRecord{rank, Status::Unknown("x")}}}),
+                  "rank " + std::to_string(rank) + " of 3");
+    ExpectRefused(EncodeMessage(Log{0, {JoinRecord{rank}}}),
                   "rank " + std::to_string(rank) + " of 3");
   }
   ExpectRefused(EncodeMessage(Log{0, {DefineRecord{kMaxTensorIds, Gather()}}}),

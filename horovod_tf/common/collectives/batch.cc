@@ -26,8 +26,14 @@ Reduction Batch::reduction(int ranks) const {
   reduction.op = reduce_op;
   reduction.prescale = prescale;
   reduction.postscale = postscale;
-  reduction.divisor = ranks;
+  reduction.divisor = ranks - static_cast<int>(absent.size());
   return reduction;
+}
+
+void DropAbsent(const std::vector<int>& absent, std::vector<const void*>* by_rank) {
+  for (auto rank = absent.rbegin(); rank != absent.rend(); ++rank) {
+    by_rank->erase(by_rank->begin() + *rank);
+  }
 }
 
 void PackInputs(const Batch& batch, void* buffer) {

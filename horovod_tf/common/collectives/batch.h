@@ -35,14 +35,19 @@ struct Batch {
   double postscale = 1.0;
   int root_rank = 0;
   int device = kCpuDevice;
+  // Ranks that have joined, increasing: they take part, but their inputs count for nothing.
+  std::vector<int> absent{};
   std::vector<BatchTensor> tensors;  // more than one only if the kind is fusable
 
   std::size_t input_bytes() const;  // of all tensors
   // Kinds that reduce: OK, or Unimplemented if the arithmetic is not there.
   Status CheckArithmetic() const;
-  // The arithmetic of a reduction over `ranks` ranks.
+  // The arithmetic of a reduction over `ranks` ranks, of which the absent ones do not count.
   Reduction reduction(int ranks) const;
 };
+
+// Takes those of `absent` (as in Batch) out of what there is by rank.
+void DropAbsent(const std::vector<int>& absent, std::vector<const void*>* by_rank);
 
 // Copies all inputs, in order and without gaps, to `buffer`, which has input_bytes().
 void PackInputs(const Batch& batch, void* buffer);

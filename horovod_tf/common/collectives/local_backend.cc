@@ -52,6 +52,7 @@ bool SameBatch(const Batch& a, const Batch& b) {
   const CollectiveKindInfo& kind = Info(a.kind);
   return a.kind == b.kind && a.dtype == b.dtype && a.reduce_op == b.reduce_op &&
          a.prescale == b.prescale && a.postscale == b.postscale && a.root_rank == b.root_rank &&
+         a.absent == b.absent &&
          std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
                     [&kind](const BatchTensor& x, const BatchTensor& y) {
                       return SameTensor(kind, x, y);
@@ -297,6 +298,7 @@ void LocalBackend::ReduceRange(const Reduction& reduction, const Batches& batche
   for (const Batch* batch : batches) {
     inputs.push_back(At(batch->tensors[tensor].input, begin * size));
   }
+  DropAbsent(batches[0]->absent, &inputs);
   void* const first_output = At(batches[0]->tensors[tensor].output, begin * size);
   Reduce(reduction, inputs, end - begin, first_output);
   for (std::size_t rank = 1; rank < batches.size(); ++rank) {
@@ -363,6 +365,7 @@ void LocalBackend::ReduceRows(const Batches& batches) const {
   for (const Batch* batch : batches) {
     inputs.push_back(At(batch->tensors.front().input, first * mine.row_bytes()));
   }
+  DropAbsent(batches[rank()]->absent, &inputs);
   Reduce(batches[rank()]->reduction(meeting_->size()), inputs,
          static_cast<std::size_t>(mine.output.shape.elements()), mine.output.data);
 }

@@ -84,15 +84,15 @@ struct Contribution {
 // Thread rule: as CollectiveBackend.
 class SharedReduction {
  public:
-  SharedReduction(const BatchRow& row, const Reduction& reduction, ShmMeeting& meeting,
-                  std::uint64_t first_chunk)
+  SharedReduction(const BatchRow& row, const Reduction& reduction, const std::vector<int>& absent,
+                  ShmMeeting& meeting, std::uint64_t first_chunk)
       : row_(row),
         reduction_(reduction),
+        absent_(absent),
         meeting_(meeting),
         first_chunk_(first_chunk),
         chunks_(row.bytes(), meeting.segment().slot_bytes()),
-        copy_(CopyFor(row.bytes() * static_cast<std::size_t>(meeting.size()))),
-        inputs_(static_cast<std::size_t>(meeting.size())) {}
+        copy_(CopyFor(row.bytes() * static_cast<std::size_t>(meeting.size()))) {}
 
   std::size_t count() const { return chunks_.count(); }
 
@@ -144,10 +144,12 @@ class SharedReduction {
   // `at` is from the beginning of the slots.
   void ReduceBlock(std::uint64_t chunk, std::size_t at, std::size_t bytes,
                    const unsigned char* input, unsigned char* output) {
+    inputs_.resize(static_cast<std::size_t>(meeting_.size()));
     for (int rank = 0; rank < meeting_.size(); ++rank) {
       inputs_[static_cast<std::size_t>(rank)] =
           rank == meeting_.rank() ? input : meeting_.segment().slot(rank, chunk) + at;
     }
+    DropAbsent(absent_, &inputs_);
     unsigned char* const result = meeting_.segment().result(chunk) + at;
     Reduce(reduction_, inputs_, bytes / Info(reduction_.dtype).size, result);
     if (output == input) {
@@ -159,18 +161,18 @@ class SharedReduction {
 
   const BatchRow& row_;
   const Reduction& reduction_;
+  const std::vector<int>& absent_;
   ShmMeeting& meeting_;
   const std::uint64_t first_chunk_;
   const Chunks chunks_;
   const BatchRow::Copy copy_;
-  std::vector<const void*> inputs_;  // by rank
+  std::vector<const void*> inputs_;  // by rank, without the absent ones
 };
 
 // Thread rule: as CollectiveBackend.
 class ShmBackend final : public CollectiveBackend {
  public:
-  explicit ShmBackend(ShmMembership membership)
-      : meeting_(std::move(membership)), inputs_(static_cast<std::size_t>(meeting_.size())) {}
+  explicit ShmBackend(ShmMembership membership) : meeting_(std::move(membership)) {}
 
   std::string_view name() const override { return "shm"; }
   // Above MPI's.
@@ -188,7 +190,7 @@ class ShmBackend final : public CollectiveBackend {
                     unsigned char* output, RunContext& context);
   Status PublishPart(const unsigned char* input, ByteRange range, std::uint64_t chunk,
                      RunContext& context);
-  // All ranks' slots for a chunk, from byte `at` on.
+  // The slots of all ranks that are not absent for a chunk, from byte `at` on.
   const std::vector<const void*>& SlotsAt(std::uint64_t chunk, std::size_t at);
 
   unsigned char* own_slot(std::uint64_t chunk) const {
@@ -198,6 +200,7 @@ class ShmBackend final : public CollectiveBackend {
 
   ShmMeeting meeting_;
   std::uint64_t next_chunk_ = 0;  // the same on all ranks between operations
+  std::vector<int> absent_;       // from the batch that runs
   std::vector<const void*> inputs_;
 };
 
@@ -211,6 +214,7 @@ Status ShmBackend::Supports(const Batch& batch) const {
 
 Status ShmBackend::Run(Batch& batch, RunContext& context) {
   HVD_RETURN_IF_ERROR(meeting_.failure());
+  absent_ = batch.absent;
   switch (batch.kind) {
     case CollectiveKind::kAllreduce:
       context.Activity("SHM_ALLREDUCE");
@@ -242,9 +246,11 @@ Status ShmBackend::Allreduce(const Batch& batch, RunContext& context) {
 }
 
 const std::vector<const void*>& ShmBackend::SlotsAt(std::uint64_t chunk, std::size_t at) {
+  inputs_.resize(static_cast<std::size_t>(meeting_.size()));
   for (std::size_t rank = 0; rank < inputs_.size(); ++rank) {
     inputs_[rank] = meeting_.segment().slot(static_cast<int>(rank), chunk) + at;
   }
+  DropAbsent(absent_, &inputs_);
   return inputs_;
 }
 
@@ -270,7 +276,7 @@ Status ShmBackend::ReduceByAll(const BatchRow& row, const Reduction& reduction,
 // taken the results of the one that is three before it.
 Status ShmBackend::ReduceInShares(const BatchRow& row, const Reduction& reduction,
                                   RunContext& context) {
-  SharedReduction work(row, reduction, meeting_, next_chunk_);
+  SharedReduction work(row, reduction, absent_, meeting_, next_chunk_);
   next_chunk_ += work.count();
   for (std::size_t i = 0; i < work.count() + 2; ++i) {
     if (i < work.count()) HVD_RETURN_IF_ERROR(work.Publish(i, context));

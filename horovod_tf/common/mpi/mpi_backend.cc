@@ -74,10 +74,12 @@ class MpiBackend final : public CollectiveBackend {
 
   const std::shared_ptr<MpiGroup> world_;  // the ranks that take part
   const std::size_t longest_;
+  std::vector<int> absent_;     // from the batch that runs
   std::vector<char> received_;  // peers' inputs: a segment of each at most; only grows
 };
 
 Status MpiBackend::Run(Batch& batch, RunContext& context) {
+  absent_ = batch.absent;
   switch (batch.kind) {
     case CollectiveKind::kAllreduce:
       context.Activity("MPI_ALLREDUCE");
@@ -143,6 +145,7 @@ Status MpiBackend::ReduceSmall(const Reduction& reduction, const void* input, st
     HVD_RETURN_IF_ERROR(exchange.Send(peer, input, bytes));
   }
   HVD_RETURN_IF_ERROR(exchange.Finish());
+  DropAbsent(absent_, &inputs);
   Reduce(reduction, inputs, elements, output);
   return Status::Ok();
 }
@@ -194,6 +197,7 @@ Status MpiBackend::ReduceParts(const Reduction& reduction, const void* input, st
       inputs[static_cast<std::size_t>(peer)] =
           peer == self ? At(input, mine.begin * item) : slot(peer);
     }
+    DropAbsent(absent_, &inputs);
     Reduce(reduction, inputs, mine.end - mine.begin, At(output, mine.begin * item));
   }
   return Status::Ok();
@@ -347,6 +351,7 @@ Status MpiBackend::Reducescatter(const Reduction& reduction, const BatchTensor& 
     }
     HVD_RETURN_IF_ERROR(exchange.Finish());
     if (mine.end > mine.begin) {
+      DropAbsent(absent_, &inputs);
       Reduce(reduction, inputs, mine.end - mine.begin, At(tensor.output.data, done * item));
     }
   }

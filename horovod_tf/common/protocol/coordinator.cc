@@ -2,24 +2,15 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "horovod_tf/common/base/check.h"
+#include "horovod_tf/common/protocol/coordinator_impl.h"
 #include "horovod_tf/common/protocol/fusion.h"
-#include "horovod_tf/common/protocol/inquiries.h"
 #include "horovod_tf/common/protocol/request_checks.h"
-#include "horovod_tf/common/protocol/round_table.h"
-#include "horovod_tf/common/protocol/tensor_table.h"
-#include "horovod_tf/common/protocol/withdrawals.h"
 
 namespace horovod_tf {
 namespace {
-
-Status Violation(int rank, const std::string& what) {
-  return Status::Internal("Rank " + std::to_string(rank) + " broke the control protocol: " + what +
-                          ". Do all ranks run the same build of the library?");
-}
 
 // Each tensor's bytes fit, but not the sum of several that no memory could hold. REQUIRES: a and b
 // are not negative.
@@ -43,90 +34,10 @@ Status Agree(const NamedRound& round, TensorDefinition* definition) {
 
 }  // namespace
 
-class Coordinator::Impl {
- public:
-  Impl(const CoordinatorOptions& options, NegotiationObserver* observer)
-      : options_(options),
-        observer_(observer),
-        table_(options.capacity),
-        rounds_(options.size),
-        stall_monitor_(options.stall),
-        inquiries_(InquiryLead(options.stall)),
-        withdrawals_(options.withdrawal_grace),
-        applied_(static_cast<std::size_t>(options.size), 0) {}
-
-  Status OnAnnounce(int rank, const Announce& announce, TimePoint now);
-  void Advance(TimePoint now, Log* log);
-  TimePoint NextDeadline() const;
-  std::vector<std::string> TakeWarnings() { return std::exchange(warnings_, {}); }
-  std::vector<int> TakeInquiries() { return std::exchange(to_ask_, {}); }
-  void OnReport(int rank, Report report, TimePoint now) {
-    inquiries_.OnReport(rank, std::move(report), now);
-  }
-  std::vector<PendingTensor> Pending() const { return rounds_.Waiting(table_); }
-  bool stopped() const { return stopped_; }
-
- private:
-  // A tensor that every rank has announced: `id`, or `named` if it has none.
-  struct Complete {
-    TensorId id = 0;
-    NamedRound* named = nullptr;
-  };
-  struct ShutdownRequest {
-    int rank;
-    std::string reason;
-    TimePoint when;
-  };
-
-  Status OnKnown(int rank, const Announce& announce, TimePoint now);
-  Status OnUnknownId(int rank, TensorId id, std::uint64_t applied) const;
-  Status OnRequest(int rank, const Request& request, std::uint64_t applied, TimePoint now);
-  void OnWithdrawal(int rank, const Withdrawal& withdrawal, TimePoint now);
-  void NoteReady(int rank, const std::string& name, CollectiveKind kind);
-  void NoteComplete(Complete complete, TimePoint now);
-  void NoteNegotiated(const std::string& name);
-
-  void Resolve(Log* log);
-  bool ResolveNamed(Complete* complete, Log* log);
-  bool ResolveDiffering(TensorId id, Log* log);
-  void Fail(const std::string& name, Status status, Log* log);
-  void AnswerWithdrawals(TimePoint now, Log* log);
-  bool ShouldExecute(TimePoint now) const;
-  void Execute(Log* log);
-  void MakeRoom(Log* log);
-  void CheckStalls(TimePoint now, Log* log);
-  TimePoint NextStallCheck() const;
-  void AskMissingRanks(const std::vector<PendingTensor>& waiting, TimePoint now);
-  void Stop(int rank, Status status, Log* log);
-  // The number that the next record of `log` gets.
-  std::uint64_t Next(const Log& log) const { return log.first_sequence + log.records.size(); }
-
-  const CoordinatorOptions options_;
-  NegotiationObserver* const observer_;  // may be null
-
-  TensorTable table_;
-  RoundTable rounds_;
-  StallMonitor stall_monitor_;
-  Inquiries inquiries_;  // about those of whom the stall monitor will complain
-  Withdrawals withdrawals_;
-  std::vector<ErrorRecord> withdrawn_;  // answers to withdrawals, to be written
-  TimePoint first_withdrawn_;           // of withdrawn_
-  std::vector<std::uint64_t> applied_;  // by rank, as last announced
-  std::uint64_t sequence_ = 0;          // of the next record
-  std::uint64_t executed_ = 0;          // tensors
-
-  std::vector<Complete> complete_;           // not looked at yet
-  std::vector<Complete> ready_;              // checked, to be executed
-  std::vector<FusionCandidate> candidates_;  // parallel to ready_
-  std::int64_t ready_bytes_ = 0;
-  TimePoint first_complete_;    // of complete_ and ready_
-  std::size_t ids_wanted_ = 0;  // by tensors that had to be executed without one
-
-  std::optional<ShutdownRequest> shutdown_;
-  std::vector<std::string> warnings_;
-  std::vector<int> to_ask_;
-  bool stopped_ = false;
-};
+Status Violation(int rank, const std::string& what) {
+  return Status::Internal("Rank " + std::to_string(rank) + " broke the control protocol: " + what +
+                          ". Do all ranks run the same build of the library?");
+}
 
 Status Coordinator::Impl::OnAnnounce(int rank, const Announce& announce, TimePoint now) {
   if (rank < 0 || rank >= options_.size) {
@@ -146,6 +57,7 @@ Status Coordinator::Impl::OnAnnounce(int rank, const Announce& announce, TimePoi
   for (const Request& request : announce.requests) {
     HVD_RETURN_IF_ERROR(OnRequest(rank, request, announce.applied, now));
   }
+  HVD_RETURN_IF_ERROR(OnJoin(rank, announce, now));
   if (announce.shutdown && !shutdown_.has_value()) {
     shutdown_ = ShutdownRequest{rank, announce.shutdown_reason, now};
   }
@@ -168,7 +80,7 @@ Status Coordinator::Impl::OnKnown(int rank, const Announce& announce, TimePoint 
       const Request& common = table_.definition(id).common;
       NoteReady(rank, common.name, common.kind);
     }
-    if (outcome == RoundTable::Outcome::kComplete) NoteComplete({id, nullptr}, now);
+    if (outcome == RoundTable::Outcome::kComplete) NoteComplete({id, nullptr, joins_.any()}, now);
   }
   return Status::Ok();
 }
@@ -197,6 +109,7 @@ Status Coordinator::Impl::OnRequest(int rank, const Request& request, std::uint6
     return Violation(rank, "it announced tensor '" + request.name + "' twice in one round");
   }
   NoteReady(rank, request.name, request.kind);
+  complete.without_absent = joins_.any();
   if (outcome == RoundTable::Outcome::kComplete) NoteComplete(complete, now);
   return Status::Ok();
 }
@@ -205,10 +118,20 @@ Status Coordinator::Impl::OnRequest(int rank, const Request& request, std::uint6
 // have announced has been answered while the withdrawal was on its way.
 void Coordinator::Impl::OnWithdrawal(int rank, const Withdrawal& withdrawal, TimePoint now) {
   const std::string& name = withdrawal.name;
+  bool joined = false;
+  if (name == kJoinName && joins_.Leave(rank, &joined)) {
+    if (joined) rounds_.SetPresent(rank);
+    return AnswerWithdrawal(rank, withdrawal, now);
+  }
   if (!withdrawal.announced) return withdrawals_.Note(rank, withdrawal, now);
   if (!rounds_.Withdraw(name, rank, table_)) return;
   if (!rounds_.WaitingRound(name, table_).has_value()) NoteNegotiated(name);
-  withdrawals_.Note(rank, withdrawal, now);
+  if (!joins_.Has(rank)) withdrawals_.Note(rank, withdrawal, now);
+  AnswerWithdrawal(rank, withdrawal, now);
+}
+
+void Coordinator::Impl::AnswerWithdrawal(int rank, const Withdrawal& withdrawal, TimePoint now) {
+  const std::string& name = withdrawal.name;
   Status status = WithdrawnStatus(withdrawal.reason);
   const std::vector<std::uint32_t> ranks = {static_cast<std::uint32_t>(rank)};
   if (withdrawn_.empty()) first_withdrawn_ = now;
@@ -241,7 +164,8 @@ void Coordinator::Impl::Advance(TimePoint now, Log* log) {
   if (table_.AnyResting()) table_.EndRest(*std::min_element(applied_.begin(), applied_.end()));
   Resolve(log);
   AnswerWithdrawals(now, log);
-  if (ShouldExecute(now)) Execute(log);
+  if (ShouldExecute(now) || joins_.all()) Execute(log);
+  if (joins_.all()) EndJoins(log);
   if (shutdown_.has_value()) {
     const std::string rank = std::to_string(shutdown_->rank);
     const std::string reason =
@@ -261,8 +185,8 @@ void Coordinator::Impl::Advance(TimePoint now, Log* log) {
 // Checks what has become complete: what is wrong is answered at once, the rest is ready.
 void Coordinator::Impl::Resolve(Log* log) {
   for (Complete& complete : complete_) {
-    NoteNegotiated(complete.named != nullptr ? complete.named->first.name
-                                             : table_.definition(complete.id).common.name);
+    NoteNegotiated(NameOf(complete));
+    if (ResolveWithoutAbsent(complete, log)) continue;
     if (complete.named != nullptr) {
       if (!ResolveNamed(&complete, log)) continue;
     } else if (rounds_.Differs(complete.id)) {
@@ -291,7 +215,7 @@ bool Coordinator::Impl::ResolveNamed(Complete* complete, Log* log) {
     ++ids_wanted_;
     return true;
   }
-  *complete = {*id, nullptr};
+  *complete = {*id, nullptr, false};
   log->records.emplace_back(DefineRecord{*id, std::move(round->definition)});
   rounds_.OpenCompleteId(*id, Next(*log));
   rounds_.EndNamedRound(name);
@@ -299,17 +223,11 @@ bool Coordinator::Impl::ResolveNamed(Complete* complete, Log* log) {
 }
 
 bool Coordinator::Impl::ResolveDiffering(TensorId id, Log* log) {
-  const TensorDefinition& old = table_.definition(id);
-  std::vector<Request> requests;
-  requests.reserve(static_cast<std::size_t>(options_.size));
-  for (int rank = 0; rank < options_.size; ++rank) requests.push_back(old.RequestOf(rank));
-  for (const auto& [rank, request] : rounds_.Differing(id)) {
-    requests[static_cast<std::size_t>(rank)] = request;
-  }
+  const std::vector<Request> requests = RequestsById(id);
   const Status status = CheckRequests(requests);
   if (!status.ok()) {
     rounds_.EndIdRound(id);
-    Fail(old.common.name, status, log);  // the old definition stays
+    Fail(table_.definition(id).common.name, status, log);  // the old definition stays
     return false;
   }
   log->records.emplace_back(DefineRecord{id, Define(requests)});
@@ -377,6 +295,7 @@ void Coordinator::Impl::MakeRoom(Log* log) {
   if (victims.empty()) return;
   for (const TensorId id : victims) rounds_.CloseId(id);
   log->records.emplace_back(ForgetRecord{std::move(victims)});
+  joins_.NoteForgotten(Next(*log));
 }
 
 void Coordinator::Impl::CheckStalls(TimePoint now, Log* log) {
@@ -428,6 +347,7 @@ TimePoint Coordinator::Impl::NextDeadline() const {
   deadline = std::min(deadline, withdrawals_.NextCheck());
   if (!withdrawn_.empty()) deadline = std::min(deadline, first_withdrawn_);  // Advance is due
   if (!complete_.empty()) deadline = std::min(deadline, first_complete_);    // and here
+  if (joins_.all()) deadline = std::min(deadline, joins_.last_time());
   if (!ready_.empty()) {
     deadline = std::min(deadline, AfterDelay(first_complete_, options_.cycle_time));
   }

@@ -47,6 +47,10 @@ Status ValidateTypes(const Request& request) {
     return Invalid(request, "data type " + std::string(Info(request.dtype).name) + " cannot be " +
                                 Reduced(request.kind) + "; cast it to a type with arithmetic.");
   }
+  if (AveragesRows(request) && !Info(request.dtype).reducible) {
+    return Invalid(request, "data type " + std::string(Info(request.dtype).name) +
+                                " cannot be averaged; cast it to a type with arithmetic.");
+  }
   if (Info(request.kind).reduces && !CanReduce(request.dtype, request.reduce_op)) {
     return Invalid(request, std::string(Info(request.reduce_op).name) + " of " +
                                 std::string(Info(request.dtype).name) +
@@ -104,6 +108,10 @@ bool operator==(const Request& a, const Request& b) {
   return a.name == b.name && a.kind == b.kind && a.dtype == b.dtype && a.reduce_op == b.reduce_op &&
          a.prescale == b.prescale && a.postscale == b.postscale && a.root_rank == b.root_rank &&
          a.device == b.device && a.shape == b.shape && a.splits == b.splits;
+}
+
+bool AveragesRows(const Request& request) {
+  return request.kind == CollectiveKind::kAllgather && request.reduce_op == ReduceOp::kAverage;
 }
 
 Request TensorDefinition::RequestOf(int rank) const {

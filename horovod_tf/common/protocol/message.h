@@ -28,12 +28,16 @@ inline constexpr std::uint32_t kGlobalProcessSet = 0;
 inline constexpr std::size_t kMaxTensorNameBytes = 4096;
 inline constexpr std::size_t kMaxTensorRank = 254;
 
+// What a join is called wherever tensors have names: one is in flight on a rank at a time.
+inline constexpr std::string_view kJoinName = "HorovodJoin";
+
 // What one rank asks for: one tensor, one collective.
 struct Request {
   std::string name;
   CollectiveKind kind = CollectiveKind::kAllreduce;
   DataType dtype = DataType::kFloat32;
-  ReduceOp reduce_op = ReduceOp::kSum;  // reductions only
+  // Of reductions; and a gather may be an Average, which divides all rows by the number of ranks.
+  ReduceOp reduce_op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
   int root_rank = 0;        // broadcast only
@@ -43,6 +47,8 @@ struct Request {
   std::vector<std::int64_t> splits{};
 };
 bool operator==(const Request& a, const Request& b);
+// Whether it is a gather whose rows are divided by the number of ranks that are there.
+bool AveragesRows(const Request& request);
 inline bool operator!=(const Request& a, const Request& b) { return !(a == b); }
 
 // The splits of all ranks, in their order.
@@ -58,6 +64,8 @@ struct TensorDefinition {
   std::vector<std::int64_t> first_dims;  // one per rank if the kind gathers rows, else empty
   std::vector<int> devices;              // one per rank; empty: all on the CPU
   SplitsOfRanks splits{};                // if the kind splits rows, else empty
+  // Ranks that have joined and bring nothing, increasing, never all; only of tensors executed once.
+  std::vector<std::uint32_t> absent{};
 
   // The request that `rank` made.
   Request RequestOf(int rank) const;
@@ -92,6 +100,7 @@ struct Announce {
   std::vector<TensorId> known;    // ready, and equal to what the definition with this id says
   std::vector<Request> requests;  // ready, in full
   std::vector<Withdrawal> withdrawn;
+  bool joins = false;     // this rank has no more data, after everything that it has announced
   bool shutdown = false;  // this rank asks everybody to stop
   std::string shutdown_reason;
 };
@@ -121,8 +130,11 @@ struct ShutdownRecord {  // the last record
   int rank = 0;          // who asked
   Status status;         // why, as every waiting and later operation is told
 };
+struct JoinRecord {  // all ranks have joined, which ends it: all are present again
+  int last_rank = 0;
+};
 using LogRecord = std::variant<DefineRecord, ExecuteRecord, ExecuteOnceRecord, ForgetRecord,
-                               ErrorRecord, ShutdownRecord>;
+                               ErrorRecord, ShutdownRecord, JoinRecord>;
 
 // Coordinator -> all ranks.
 struct Log {

@@ -20,6 +20,7 @@ inline constexpr std::uint8_t kHasFactors = 1;  // else both are 1
 inline constexpr std::uint8_t kHasDevice = 2;   // else the CPU
 // Bits of an announcement's flags.
 inline constexpr std::uint8_t kAsksShutdown = 1;
+inline constexpr std::uint8_t kJoins = 2;
 inline constexpr std::uint8_t kWithdraws = 4;
 // Bits of a withdrawal's flags.
 inline constexpr std::uint8_t kWasAnnounced = 1;

@@ -73,7 +73,8 @@ class Decoder {
 
   void Read(Announce* announce) {
     Field("flags");
-    const std::uint8_t flags = ReadFlags(kAsksShutdown | kWithdraws);
+    const std::uint8_t flags = ReadFlags(kAsksShutdown | kJoins | kWithdraws);
+    announce->joins = (flags & kJoins) != 0;
     announce->shutdown = (flags & kAsksShutdown) != 0;
     Field("applied");
     announce->applied = reader_.Varint();
@@ -147,6 +148,8 @@ class Decoder {
   void Read(ExecuteOnceRecord* record) {
     Field("records.ExecuteOnce");
     record->definition = ReadDefinition();
+    record->definition.absent = ReadRanks();
+    if (reader_.ok()) CheckAbsent(record->definition);
   }
   void Read(ForgetRecord* record) {
     Field("records.Forget");
@@ -162,11 +165,12 @@ class Decoder {
   }
   void Read(ShutdownRecord* record) {
     Field("records.Shutdown");
-    record->rank = ReadInt();
-    if (record->rank < 0 || static_cast<std::size_t>(record->rank) >= world_size_) {
-      reader_.Fail("rank " + std::to_string(record->rank) + " of " + std::to_string(world_size_));
-    }
+    record->rank = ReadRank();
     record->status = ReadError();
+  }
+  void Read(JoinRecord* record) {
+    Field("records.Join");
+    record->last_rank = ReadRank();
   }
 
   std::uint8_t ReadFlags(std::uint8_t known) {
@@ -185,6 +189,14 @@ class Decoder {
       return 0;
     }
     return static_cast<int>(value);
+  }
+
+  int ReadRank() {
+    const int rank = ReadInt();
+    if (rank < 0 || static_cast<std::size_t>(rank) >= world_size_) {
+      reader_.Fail("rank " + std::to_string(rank) + " of " + std::to_string(world_size_));
+    }
+    return rank;
   }
 
   std::int64_t ReadDim() {
@@ -340,6 +352,18 @@ class Decoder {
                               ? ValidateExchangedSizes(definition)
                               : ValidateGatheredSize(definition.common, definition.first_dims);
     if (!status.ok()) reader_.Fail(status.message());
+  }
+
+  void CheckAbsent(const TensorDefinition& definition) {
+    if (definition.absent.size() >= world_size_) reader_.Fail("no rank brings anything");
+    for (const std::uint32_t rank : definition.absent) {
+      const bool is_root = Info(definition.common.kind).has_root &&
+                           static_cast<std::uint32_t>(definition.common.root_rank) == rank;
+      const bool has_rows = !definition.first_dims.empty() && definition.first_dims[rank] != 0;
+      if (is_root || has_rows) {
+        reader_.Fail("rank " + std::to_string(rank) + " is absent and brings something");
+      }
+    }
   }
 
   void CheckSize(std::size_t size, std::size_t expected) {

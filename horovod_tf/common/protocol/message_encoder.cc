@@ -29,6 +29,7 @@ class Encoder {
 
   void Write(const Announce& announce) {
     writer_.U8(static_cast<std::uint8_t>((announce.shutdown ? kAsksShutdown : 0) |
+                                         (announce.joins ? kJoins : 0) |
                                          (announce.withdrawn.empty() ? 0 : kWithdraws)));
     writer_.Varint(announce.applied);
     WriteIdSet(announce.known, &writer_);
@@ -67,7 +68,10 @@ class Encoder {
     Write(record.definition);
   }
   void Write(const ExecuteRecord& record) { WriteIdSet(record.ids, &writer_); }
-  void Write(const ExecuteOnceRecord& record) { Write(record.definition); }
+  void Write(const ExecuteOnceRecord& record) {
+    Write(record.definition);
+    WriteIdSet(record.definition.absent, &writer_);
+  }
   void Write(const ForgetRecord& record) { WriteIdSet(record.ids, &writer_); }
   void Write(const ErrorRecord& record) {
     Write(record.names);
@@ -78,6 +82,7 @@ class Encoder {
     writer_.SignedVarint(record.rank);
     Write(record.status);
   }
+  void Write(const JoinRecord& record) { writer_.SignedVarint(record.last_rank); }
 
   void Write(const Status& status) {
     writer_.Varint(static_cast<std::uint64_t>(status.code()));

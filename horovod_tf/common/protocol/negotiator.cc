@@ -14,7 +14,7 @@ namespace {
 Request Normal(Request request) {
   if (!Info(request.kind).has_root) request.root_rank = 0;
   if (Info(request.kind).reduces) return request;
-  request.reduce_op = ReduceOp::kSum;
+  if (!AveragesRows(request)) request.reduce_op = ReduceOp::kSum;
   request.prescale = 1.0;
   request.postscale = 1.0;
   return request;
@@ -22,11 +22,18 @@ Request Normal(Request request) {
 
 bool IsNormal(const Request& request) {
   if (!Info(request.kind).has_root && request.root_rank != 0) return false;
-  return Info(request.kind).reduces || (request.reduce_op == ReduceOp::kSum &&
-                                        request.prescale == 1.0 && request.postscale == 1.0);
+  return Info(request.kind).reduces ||
+         ((request.reduce_op == ReduceOp::kSum || AveragesRows(request)) &&
+          request.prescale == 1.0 && request.postscale == 1.0);
 }
 
 }  // namespace
+
+// What a rank asks for that has joined: held back until the join is over.
+struct HeldRequest {
+  Request request;
+  Token token;
+};
 
 class Negotiator::Impl {
  public:
@@ -35,11 +42,12 @@ class Negotiator::Impl {
   }
 
   void Submit(const Request& request, Token token);
+  void Join(Token token);
   bool Withdraw(const std::string& name, std::string reason);
   void RequestShutdown(std::string reason);
   bool TakeAnnounce(Announce* announce);
   Status OnLog(const Log& log, std::vector<Response>* responses);
-  std::vector<Token> InFlight() const { return table_.Tokens(); }
+  std::vector<Token> InFlight() const { return WithJoin(table_.Tokens()); }
 
  private:
   // One for each kind of record.
@@ -49,16 +57,27 @@ class Negotiator::Impl {
   Status Apply(const ForgetRecord& record, std::vector<Response>* responses);
   Status Apply(const ErrorRecord& record, std::vector<Response>* responses);
   Status Apply(const ShutdownRecord& record, std::vector<Response>* responses);
+  Status Apply(const JoinRecord& record, std::vector<Response>* responses);
 
   // Null: nothing is known under this name.
   Status CheckAnnounced(const std::string& name, const ReplicaEntry* entry) const;
   static void Answer(ReplicaEntry* entry, const TensorDefinition& definition, Response* response);
   Status CannotFuse(const TensorDefinition& a, const TensorDefinition& b) const;
   void Unqueue(const std::string& name, const ReplicaEntry& entry);
+  bool WithdrawJoin(std::string reason);
+  bool WithdrawHeld(const std::string& name);
+  Token EndJoin();
+  // Adds the join and what it holds back.
+  std::vector<Token> WithJoin(std::vector<Token> tokens) const;
 
   const int rank_;
   ReplicaTable table_;
   Announce next_;  // what TakeAnnounce will hand out
+  enum class JoinState { kNone, kQueued, kAnnounced, kWithdrawn };
+  JoinState join_ = JoinState::kNone;
+  Token join_token_ = 0;
+  std::vector<HeldRequest> held_;  // only while there is a join
+  bool tell_applied_ = false;      // though there may be nothing else to say
   bool shutdown_asked_ = false;
   bool stopped_ = false;
   std::uint64_t applied_ = 0;
@@ -66,6 +85,10 @@ class Negotiator::Impl {
 
 void Negotiator::Impl::Submit(const Request& request, Token token) {
   if (!IsNormal(request)) return Submit(Normal(request), token);
+  if (join_ != JoinState::kNone) {
+    held_.push_back({request, token});
+    return;
+  }
   ReplicaEntry& entry = table_.At(request.name);
   HVD_CHECK(entry.state == FlightState::kNone, "one submission of a name at a time");
   entry.token = token;
@@ -79,7 +102,56 @@ void Negotiator::Impl::Submit(const Request& request, Token token) {
   }
 }
 
+void Negotiator::Impl::Join(Token token) {
+  HVD_CHECK(join_ == JoinState::kNone, "one join at a time");
+  join_ = JoinState::kQueued;
+  join_token_ = token;
+  next_.joins = true;
+}
+
+// True: it had not been announced.
+bool Negotiator::Impl::WithdrawJoin(std::string reason) {
+  if (join_ == JoinState::kQueued) {
+    next_.joins = false;
+    EndJoin();
+    return true;
+  }
+  if (join_ == JoinState::kAnnounced) {
+    join_ = JoinState::kWithdrawn;
+    next_.withdrawn.push_back({std::string(kJoinName), std::move(reason), /*announced=*/true});
+  }
+  return false;
+}
+
+bool Negotiator::Impl::WithdrawHeld(const std::string& name) {
+  const auto held = std::find_if(held_.begin(), held_.end(), [&name](const HeldRequest& it) {
+    return it.request.name == name;
+  });
+  if (held == held_.end()) return false;
+  held_.erase(held);
+  return true;
+}
+
+// What was held back is submitted now.
+Token Negotiator::Impl::EndJoin() {
+  join_ = JoinState::kNone;
+  for (const HeldRequest& held : std::exchange(held_, {})) Submit(held.request, held.token);
+  return join_token_;
+}
+
+std::vector<Token> Negotiator::Impl::WithJoin(std::vector<Token> tokens) const {
+  if (join_ == JoinState::kNone) return tokens;
+  tokens.push_back(join_token_);
+  for (const HeldRequest& held : held_) tokens.push_back(held.token);
+  std::sort(tokens.begin(), tokens.end());
+  return tokens;
+}
+
 bool Negotiator::Impl::Withdraw(const std::string& name, std::string reason) {
+  if (join_ != JoinState::kNone) {
+    if (name == kJoinName) return WithdrawJoin(std::move(reason));
+    if (WithdrawHeld(name)) return true;
+  }
   ReplicaEntry* const entry = table_.Find(name);
   HVD_CHECK(entry != nullptr && entry->state != FlightState::kNone, "only what is in flight");
   if (entry->state < FlightState::kAnnouncedById) {
@@ -103,9 +175,12 @@ void Negotiator::Impl::RequestShutdown(std::string reason) {
 
 bool Negotiator::Impl::TakeAnnounce(Announce* announce) {
   if (stopped_) return false;
-  if (next_.known.empty() && next_.requests.empty() && next_.withdrawn.empty() && !next_.shutdown) {
+  if (next_.known.empty() && next_.requests.empty() && next_.withdrawn.empty() && !next_.shutdown &&
+      !next_.joins && !tell_applied_) {
     return false;
   }
+  tell_applied_ = false;
+  if (next_.joins) join_ = JoinState::kAnnounced;
   std::sort(next_.known.begin(), next_.known.end());
   for (const TensorId id : next_.known) table_.Find(id)->state = FlightState::kAnnouncedById;
   Announce after;  // the message after this one
@@ -167,7 +242,17 @@ Status Negotiator::Impl::Apply(const ExecuteRecord& record, std::vector<Response
 
 Status Negotiator::Impl::Apply(const ExecuteOnceRecord& record, std::vector<Response>* responses) {
   const std::string& name = record.definition.common.name;
+  const std::vector<std::uint32_t>& absent = record.definition.absent;
   Response response;
+  if (std::binary_search(absent.begin(), absent.end(), static_cast<std::uint32_t>(rank_))) {
+    if (join_ < JoinState::kAnnounced) {
+      return table_.Violation("tensor '" + name + "' is to be executed without rank " +
+                              std::to_string(rank_) + ", which has not joined");
+    }
+    response.definitions.push_back(&table_.Keep(record.definition));
+    responses->push_back(std::move(response));
+    return Status::Ok();
+  }
   ReplicaEntry* const entry = table_.Find(name);
   HVD_RETURN_IF_ERROR(CheckAnnounced(name, entry));
   HVD_RETURN_IF_ERROR(table_.CheckSubmitted(*entry, record.definition));
@@ -219,6 +304,8 @@ Status Negotiator::Impl::Apply(const ForgetRecord& record, std::vector<Response>
     }
     table_.Tidy(name);
   }
+  // A join does not count before the coordinator knows that nothing will be announced again.
+  if (join_ >= JoinState::kAnnounced) tell_applied_ = true;
   return Status::Ok();
 }
 
@@ -230,6 +317,10 @@ Status Negotiator::Impl::Apply(const ErrorRecord& record, std::vector<Response>*
   response.type = Response::Type::kError;
   response.status = record.status;
   for (const std::string& name : record.names) {
+    if (join_ == JoinState::kWithdrawn && name == kJoinName) {
+      response.tokens.push_back(EndJoin());
+      continue;
+    }
     ReplicaEntry* const entry = table_.Find(name);
     if (entry == nullptr || entry->state == FlightState::kNone) continue;
     Unqueue(name, *entry);
@@ -256,7 +347,22 @@ Status Negotiator::Impl::Apply(const ShutdownRecord& record, std::vector<Respons
   Response response;
   response.type = Response::Type::kShutdown;
   response.status = record.status;
-  response.tokens = table_.LandAll();
+  response.tokens = WithJoin(table_.LandAll());
+  join_ = JoinState::kNone;
+  held_.clear();
+  responses->push_back(std::move(response));
+  return Status::Ok();
+}
+
+Status Negotiator::Impl::Apply(const JoinRecord& record, std::vector<Response>* responses) {
+  if (join_ < JoinState::kAnnounced) {
+    return table_.Violation("all ranks have joined, but rank " + std::to_string(rank_) +
+                            " has not");
+  }
+  Response response;
+  response.type = Response::Type::kJoined;
+  response.last_rank = record.last_rank;
+  response.tokens.push_back(EndJoin());
   responses->push_back(std::move(response));
   return Status::Ok();
 }
@@ -265,6 +371,7 @@ Negotiator::Negotiator(int rank, int size) : impl_(std::make_unique<Impl>(rank, 
 Negotiator::~Negotiator() = default;
 
 void Negotiator::Submit(const Request& request, Token token) { impl_->Submit(request, token); }
+void Negotiator::Join(Token token) { impl_->Join(token); }
 bool Negotiator::Withdraw(const std::string& name, std::string reason) {
   return impl_->Withdraw(name, std::move(reason));
 }

@@ -19,12 +19,16 @@ using Token = std::uint64_t;
 
 // What a rank has to do next, in the order of the log.
 struct Response {
-  enum class Type { kExecute, kError, kShutdown };
+  enum class Type { kExecute, kError, kShutdown, kJoined };
   Type type = Type::kExecute;
-  std::vector<Token> tokens;  // the batch, in the batch's order; or the failed tensors
-  // kExecute: definitions of the batch's tensors, parallel to `tokens`. Valid until the next OnLog.
+  // The batch, in the batch's order; or the failed tensors; or the join that is over. Empty for a
+  // batch that this rank takes part in without a tensor of its own, because it has joined.
+  std::vector<Token> tokens;
+  // kExecute: definitions of the batch's tensors, parallel to `tokens`; of the one tensor if there
+  // is no token. Valid until the next OnLog.
   std::vector<const TensorDefinition*> definitions;
-  Status status;  // kError and kShutdown
+  Status status;      // kError and kShutdown
+  int last_rank = 0;  // kJoined
 };
 
 class Negotiator {
@@ -37,6 +41,10 @@ class Negotiator {
   // REQUIRES: ValidateRequest(request, size).ok(), and no submission of this name is in flight
   // here.
   void Submit(const Request& request, Token token);
+  // This rank has no more data. What it submits from now on is not announced before the answer: a
+  // kJoined response. Takes kJoinName as its name until then. REQUIRES: no submission of this name
+  // is in flight here.
+  void Join(Token token);
   // Takes a submission back. True: it has not been announced, the log will say nothing of it, and
   // the caller finishes it. False: the log says what becomes of it, an error if the others have not
   // asked for it too. Harmless when repeated. REQUIRES: a submission of this name is in flight

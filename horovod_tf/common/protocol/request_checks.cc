@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <string_view>
 
@@ -139,11 +140,15 @@ std::string DeviceText(const Request& a, const Request& b, int rank) {
                 rank, DeviceName(b.device));
 }
 
-constexpr std::array<Check, 11> kChecks = {{
+bool Averages(const Request& request) { return request.kind == CollectiveKind::kAllgather; }
+bool BothAverage(const Request& a, const Request& b) { return AveragesRows(a) == AveragesRows(b); }
+
+constexpr std::array<Check, 12> kChecks = {{
     {Always, SameDataType, DataTypeText},
     {Always, SameKind, KindText},
     {WantsEqualShapes, SameShape, ShapeText},
     {Reduces, SameReduceOp, ReduceOpText},
+    {Averages, BothAverage, ReduceOpText},
     {Reduces, SameFactors, FactorsText},
     {ChangesRows, NotScalar, ScalarText},
     {RowsDiffer, SameDimensionCount, DimensionCountText},
@@ -160,9 +165,16 @@ std::vector<std::int64_t> FirstDims(const std::vector<Request>& requests) {
   return first_dims;
 }
 
-}  // namespace
+// The texts say who the first one is, which others are compared with: rank 0, unless it is absent.
+std::string NameFirst(std::string text, int rank) {
+  constexpr std::string_view kFirst = ": rank 0 ";
+  const std::size_t at = text.find(kFirst);
+  if (rank == 0 || at == std::string::npos) return text;
+  return text.replace(at, kFirst.size(), ": rank " + std::to_string(rank) + " ");
+}
 
-Status CheckRequests(const std::vector<Request>& requests) {
+// `ranks` is parallel to `requests`: whose each is.
+Status CheckRequestsOf(const std::vector<int>& ranks, const std::vector<Request>& requests) {
   const Request& first = requests.front();
   for (const Check& check : kChecks) {
     if (!check.applies(first)) continue;
@@ -170,14 +182,65 @@ Status CheckRequests(const std::vector<Request>& requests) {
         std::find_if_not(requests.begin(), requests.end(),
                          [&](const Request& other) { return check.passes(first, other); });
     if (found == requests.end()) continue;
-    return Status::FailedPrecondition(
-        check.text(first, *found, static_cast<int>(found - requests.begin())));
+    const int rank = ranks[static_cast<std::size_t>(found - requests.begin())];
+    return Status::FailedPrecondition(NameFirst(check.text(first, *found, rank), ranks.front()));
   }
   // Each rank's rows are representable; those of all ranks together need not be.
   Status status;
   if (Gathers(first)) status = ValidateGatheredSize(first, FirstDims(requests));
   if (Splits(first)) status = ValidateExchangedSizes(Define(requests));
   return status.ok() ? status : Status::FailedPrecondition(status.message());
+}
+
+// A rank that brings nothing to what `first` asks for.
+Request Nothing(const Request& first) {
+  Request request = first;
+  if (RowsDiffer(first)) request.shape.set_dim(0, 0);
+  std::fill(request.splits.begin(), request.splits.end(), 0);
+  return request;
+}
+
+}  // namespace
+
+Status CheckRequests(const std::vector<Request>& requests) {
+  std::vector<int> ranks(requests.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return CheckRequestsOf(ranks, requests);
+}
+
+Status AgreeWithout(const std::vector<std::uint32_t>& absent, std::vector<Request> requests,
+                    TensorDefinition* definition) {
+  const auto is_absent = [&absent](std::size_t rank) {
+    return std::binary_search(absent.begin(), absent.end(), static_cast<std::uint32_t>(rank));
+  };
+  std::vector<int> ranks;
+  std::vector<Request> present;
+  for (std::size_t rank = 0; rank < requests.size(); ++rank) {
+    if (is_absent(rank)) continue;
+    ranks.push_back(static_cast<int>(rank));
+    present.push_back(requests[rank]);
+  }
+  HVD_RETURN_IF_ERROR(CheckRequestsOf(ranks, present));
+  const Request& first = present.front();
+  if (HasRoot(first) && is_absent(static_cast<std::size_t>(first.root_rank))) {
+    return Status::FailedPrecondition(
+        "Tensor '" + first.name + "' cannot be processed: rank " + std::to_string(first.root_rank) +
+        ", the root of this " + Label(first) +
+        ", has no more data and has called join(). Choose a root that has not.");
+  }
+  for (std::size_t i = 0; i < present.size() && Splits(first); ++i) {
+    for (const std::uint32_t rank : absent) {
+      if (present[i].splits[rank] == 0) continue;
+      return Status::FailedPrecondition("Tensor '" + first.name + "' cannot be processed: rank " +
+                                        std::to_string(ranks[i]) + " has rows for rank " +
+                                        std::to_string(rank) +
+                                        ", which has no more data and has called join().");
+    }
+  }
+  for (const std::uint32_t rank : absent) requests[rank] = Nothing(first);
+  *definition = Define(requests);
+  definition->absent = absent;
+  return Status::Ok();
 }
 
 std::string Describe(const Request& request) {

@@ -2,6 +2,7 @@
 #ifndef HOROVOD_TF_COMMON_PROTOCOL_REQUEST_CHECKS_H_
 #define HOROVOD_TF_COMMON_PROTOCOL_REQUEST_CHECKS_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "horovod_tf/common/base/status.h"
@@ -17,6 +18,12 @@ namespace horovod_tf {
 // alltoall: number of dimensions, dimensions from 1 on; alltoall: number of splits; broadcast: root
 // rank; CPU or GPU.
 Status CheckRequests(const std::vector<Request>& requests);
+
+// The same where some ranks are absent. `requests` has one per rank, of which those of the absent
+// ones (increasing, not all) are looked at by nobody. On success `definition` is what the others
+// amount to: the absent ranks bring no rows to it. A root that is absent is an error.
+Status AgreeWithout(const std::vector<std::uint32_t>& absent, std::vector<Request> requests,
+                    TensorDefinition* definition);
 
 // "ALLREDUCE of float32, shape [2], Sum, ..., on CPU": everything but the name, for error texts.
 // REQUIRES: `request` is valid.

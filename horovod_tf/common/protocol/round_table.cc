@@ -1,6 +1,7 @@
 #include "horovod_tf/common/protocol/round_table.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "horovod_tf/common/base/check.h"
@@ -16,7 +17,18 @@ std::vector<Request> NamedRound::Requests() const {
   return requests;
 }
 
-RoundTable::RoundTable(int size) : size_(size), words_((static_cast<std::size_t>(size) + 63) / 64) {
+std::vector<std::uint32_t> NamedRound::NotAnnounced() const {
+  std::vector<std::uint32_t> ranks;
+  for (std::size_t rank = 0; rank < announced.size(); ++rank) {
+    if (!announced[rank]) ranks.push_back(static_cast<std::uint32_t>(rank));
+  }
+  return ranks;
+}
+
+RoundTable::RoundTable(int size)
+    : size_(size),
+      words_((static_cast<std::size_t>(size) + 63) / 64),
+      absent_(static_cast<std::size_t>(size)) {
   HVD_CHECK(size >= 1, "a process set has at least one rank");
 }
 
@@ -77,9 +89,60 @@ RoundTable::Outcome RoundTable::AnnounceNamed(int rank, const Request& request, 
   if (it.announced[static_cast<std::size_t>(rank)]) return Outcome::kTwice;
   it.announced[static_cast<std::size_t>(rank)] = true;
   if (request != it.first) it.differing.emplace_back(rank, request);
-  if (--it.missing > 0) return Outcome::kCounted;
+  if (--it.missing > 0 && !OnlyAbsentMissing(it)) return Outcome::kCounted;
+  it.missing = 0;
   --waiting_;
   return Outcome::kComplete;
+}
+
+std::vector<std::uint32_t> RoundTable::NotAnnounced(TensorId id) const {
+  std::vector<std::uint32_t> ranks;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!HasAnnounced(id, rank)) ranks.push_back(static_cast<std::uint32_t>(rank));
+  }
+  return ranks;
+}
+
+bool RoundTable::OnlyAbsentMissing(TensorId id) const {
+  if (rounds_[id].missing > absent_count_) return false;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!absent_[static_cast<std::size_t>(rank)] && !HasAnnounced(id, rank)) return false;
+  }
+  return true;
+}
+
+bool RoundTable::OnlyAbsentMissing(const NamedRound& round) const {
+  if (round.missing > absent_count_) return false;
+  for (std::size_t rank = 0; rank < absent_.size(); ++rank) {
+    if (!absent_[rank] && !round.announced[rank]) return false;
+  }
+  return true;
+}
+
+std::vector<RoundTable::CompleteRound> RoundTable::SetAbsent(int rank, const TensorTable& table) {
+  absent_[static_cast<std::size_t>(rank)] = true;
+  ++absent_count_;
+  std::map<std::string, CompleteRound> complete;  // the order is nobody's memory layout
+  for (TensorId id = 0; id < rounds_.size() && AnyWaiting(); ++id) {
+    if (!Waits(id) || !OnlyAbsentMissing(id)) continue;
+    rounds_[id].missing = 0;
+    complete[table.definition(id).common.name] = {id, nullptr, true};
+  }
+  for (auto& [name, round] : named_) {
+    if (round.missing == 0 || !OnlyAbsentMissing(round)) continue;
+    round.missing = 0;
+    complete[name] = {0, &round, true};
+  }
+  waiting_ -= complete.size();
+  std::vector<CompleteRound> rounds;
+  rounds.reserve(complete.size());
+  for (const auto& [name, round] : complete) rounds.push_back(round);
+  return rounds;
+}
+
+void RoundTable::SetPresent(int rank) {
+  absent_[static_cast<std::size_t>(rank)] = false;
+  --absent_count_;
 }
 
 namespace {
@@ -173,7 +236,11 @@ PendingTensor RoundTable::DescribeId(TensorId id, const TensorTable& table) cons
   pending.kind = table.definition(id).common.kind;
   pending.signature = SignatureOf(table.definition(id).common);
   for (int rank = 0; rank < size_; ++rank) {
-    (HasAnnounced(id, rank) ? pending.ready_ranks : pending.missing_ranks).push_back(rank);
+    if (HasAnnounced(id, rank)) {
+      pending.ready_ranks.push_back(rank);
+    } else if (!absent_[static_cast<std::size_t>(rank)]) {
+      pending.missing_ranks.push_back(rank);
+    }
   }
   return pending;
 }
@@ -185,8 +252,11 @@ PendingTensor RoundTable::DescribeNamed(const NamedRound& round) const {
   pending.kind = round.first.kind;
   pending.signature = SignatureOf(round.first);
   for (int rank = 0; rank < size_; ++rank) {
-    const bool ready = round.announced[static_cast<std::size_t>(rank)];
-    (ready ? pending.ready_ranks : pending.missing_ranks).push_back(rank);
+    if (round.announced[static_cast<std::size_t>(rank)]) {
+      pending.ready_ranks.push_back(rank);
+    } else if (!absent_[static_cast<std::size_t>(rank)]) {
+      pending.missing_ranks.push_back(rank);
+    }
   }
   return pending;
 }

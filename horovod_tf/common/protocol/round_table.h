@@ -27,12 +27,13 @@ struct NamedRound {
   Request first;
   DifferingRequests differing;
   std::vector<bool> announced;
-  int missing = 0;
+  int missing = 0;  // 0: complete, also where ranks that are absent have announced nothing
   TimePoint since;
   TensorDefinition definition;  // once it has been checked
 
-  // Of all ranks, as if each had been kept.
+  // Of all ranks, as if each had been kept. Those of ranks that have not announced are anybody's.
   std::vector<Request> Requests() const;
+  std::vector<std::uint32_t> NotAnnounced() const;
 };
 
 // Thread rule: one thread at a time.
@@ -42,7 +43,7 @@ class RoundTable {
  public:
   enum class Outcome {
     kCounted,
-    kComplete,   // every rank has announced it now
+    kComplete,   // every rank has announced it now or is absent
     kTwice,      // this rank already had
     kUnknownId,  // no such id for this rank
   };
@@ -71,6 +72,7 @@ class RoundTable {
     const std::size_t stride_;
     const std::uint64_t mask_;
     const int size_;
+    const int absent_;
     const std::uint64_t applied_;
     const TimePoint now_;
   };
@@ -83,11 +85,25 @@ class RoundTable {
   // REQUIRES: Differs(id).
   const DifferingRequests& Differing(TensorId id) const { return differing_.at(id); }
   void EndIdRound(TensorId id);
+  std::vector<std::uint32_t> NotAnnounced(TensorId id) const;
 
   // ---- tensors without an id -----------------------------------------------------------------
   // `round` is valid until EndNamedRound.
   Outcome AnnounceNamed(int rank, const Request& request, TimePoint now, NamedRound** round);
   void EndNamedRound(const std::string& name) { named_.erase(name); }
+
+  // ---- absent ranks
+  // ------------------------------------------------------------------------------ A round waits
+  // for no rank that is absent. Nothing changes for rounds that are complete, nor for what the rank
+  // has announced.
+  struct CompleteRound {
+    TensorId id = 0;
+    NamedRound* named = nullptr;  // null: it has the id
+    bool without_absent = false;  // ranks may be missing
+  };
+  // Returns the rounds that are complete without it, by name.
+  std::vector<CompleteRound> SetAbsent(int rank, const TensorTable& table);
+  void SetPresent(int rank);
 
   // ---- tensors by name, with or without an id: slower ------------------------------------------
   // `rank` takes its announcement back. Nothing happens, and false, if the tensor is not waiting
@@ -126,6 +142,8 @@ class RoundTable {
     if (waiting_++ == 0) waiting_since_ = now;
   }
   bool HasAnnounced(TensorId id, int rank) const;
+  bool OnlyAbsentMissing(TensorId id) const;
+  bool OnlyAbsentMissing(const NamedRound& round) const;
   bool Waits(TensorId id) const;
   void WithdrawId(TensorId id, int rank);
   void WithdrawNamed(NamedRound* round, int rank);
@@ -136,6 +154,8 @@ class RoundTable {
   const std::size_t words_;  // per id in announced_
   std::vector<Round> rounds_;
   std::vector<std::uint64_t> announced_;  // a row of rank bits per id
+  std::vector<bool> absent_;              // by rank
+  int absent_count_ = 0;
   std::unordered_map<TensorId, DifferingRequests> differing_;
   std::unordered_map<std::string, NamedRound> named_;
   std::size_t waiting_ = 0;
@@ -151,6 +171,7 @@ inline RoundTable::Announcer::Announcer(RoundTable* table, int rank, std::uint64
       stride_(table->words_),
       mask_(std::uint64_t{1} << (static_cast<std::size_t>(rank) % 64)),
       size_(table->size_),
+      absent_(table->absent_count_),
       applied_(applied),
       now_(now) {}
 
@@ -164,7 +185,9 @@ inline RoundTable::Outcome RoundTable::Announcer::operator()(TensorId id) {
     round.since = now_;
     table_->NoteOpened(now_);
   }
-  if (--round.missing > 0) return Outcome::kCounted;
+  if (--round.missing > absent_) return Outcome::kCounted;
+  if (round.missing > 0 && !table_->OnlyAbsentMissing(id)) return Outcome::kCounted;
+  round.missing = 0;
   --table_->waiting_;
   return Outcome::kComplete;
 }

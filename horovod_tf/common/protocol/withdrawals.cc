@@ -1,6 +1,7 @@
 #include "horovod_tf/common/protocol/withdrawals.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 namespace horovod_tf {
@@ -15,6 +16,12 @@ void Withdrawals::Note(int rank, Withdrawal withdrawal, TimePoint now) {
 }
 
 void Withdrawals::ComeBack(int rank, const std::string& name) { pending_.erase({name, rank}); }
+
+void Withdrawals::Drop(int rank) {
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    it = it->first.second == rank ? pending_.erase(it) : std::next(it);
+  }
+}
 
 TimePoint Withdrawals::NextCheck() const {
   TimePoint next = kNever;

@@ -33,6 +33,8 @@ class Withdrawals {
   void Note(int rank, Withdrawal withdrawal, TimePoint now);
   // `rank` asks for the tensor again.
   void ComeBack(int rank, const std::string& name);
+  // The rank will not ask for anything again, and nobody waits for it.
+  void Drop(int rank);
   bool empty() const { return pending_.empty(); }
 
   // When to call Overdue; kNever if nothing is noted.

@@ -1,5 +1,6 @@
 #include "horovod_tf/common/runtime/control_loop.h"
 
+#include <cstdint>
 #include <utility>
 #include <variant>
 
@@ -81,7 +82,11 @@ void ControlLoop::Submit(std::vector<TensorEntry> entries) {
   if (!waits()) watch_.Restart(now);
   for (TensorEntry& entry : entries) {
     const Token token = in_flight_.Add(std::move(entry), now);
-    negotiator_.Submit(in_flight_.RequestOf(token), token);
+    if (in_flight_.Joins(token)) {
+      negotiator_.Join(token);
+    } else {
+      negotiator_.Submit(in_flight_.RequestOf(token), token);
+    }
   }
 }
 
@@ -230,7 +235,9 @@ Status ControlLoop::Act(Response& response) {
   switch (response.type) {
     case Response::Type::kExecute:
       HVD_RETURN_IF_ERROR(
-          executor_.Execute(in_flight_.Take(response.tokens), response.definitions));
+          response.tokens.empty()
+              ? executor_.ExecuteAbsent(*response.definitions.front())
+              : executor_.Execute(in_flight_.Take(response.tokens), response.definitions));
       activity_.NoteExecuted(response.definitions, with_.clock.Now());
       break;
     case Response::Type::kError:
@@ -239,6 +246,14 @@ Status ControlLoop::Act(Response& response) {
     case Response::Type::kShutdown:
       if (response.status.ok()) return Status::Internal("rank 0 ended the job without a reason");
       shutdown_ = response.status;
+      break;
+    case Response::Type::kJoined:
+      executor_.EndAbsence();
+      std::vector<TensorEntry> joins = in_flight_.Take(response.tokens);
+      for (const TensorEntry& join : joins) {
+        *static_cast<std::int32_t*>(join.output.data) = response.last_rank;
+      }
+      FinishAll(std::move(joins), Status::Ok());
       break;
   }
   return Status::Ok();

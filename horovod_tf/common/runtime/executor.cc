@@ -126,6 +126,11 @@ class ScratchBuffer {
 
   void* data() const { return buffer_.get(); }
 
+  void Drop() {
+    buffer_.reset();
+    capacity_ = 0;
+  }
+
  private:
   struct Free {
     void operator()(void* memory) const { std::free(memory); }
@@ -138,6 +143,20 @@ class ScratchBuffer {
 
   std::unique_ptr<void, Free> buffer_;
   std::size_t capacity_ = 0;
+};
+
+// An output that nobody wants. Thread rule: one thread.
+class UnwantedOutput final : public OpContext {
+ public:
+  UnwantedOutput(DataType dtype, void* data) : dtype_(dtype), data_(data) {}
+  Status AllocateOutput(const TensorShape& shape, TensorView* output) override {
+    *output = {dtype_, shape, data_};
+    return Status::Ok();
+  }
+
+ private:
+  const DataType dtype_;
+  void* const data_;
 };
 
 // Thread rule: as RunContext.
@@ -269,6 +288,20 @@ class Executor::Impl {
     return Run(*backend, &batch, work);
   }
 
+  Status ExecuteAbsent(const TensorDefinition& definition) {
+    const auto bytes = static_cast<std::size_t>(definition.bytes());
+    if (!unwanted_.Holds(bytes)) HVD_RETURN_IF_ERROR(unwanted_.Grow(bytes));
+    std::vector<TensorEntry> entries(1);
+    TensorEntry& entry = entries.front();
+    entry.request = definition.RequestOf(transport_.rank());
+    entry.input = {entry.request.dtype, entry.request.shape, unwanted_.data()};
+    entry.output = entry.input;
+    entry.context = std::make_shared<UnwantedOutput>(entry.request.dtype, unwanted_.data());
+    entry.done = Completion([](const Status&) {});
+    return Execute(std::move(entries), {&definition});
+  }
+  void EndAbsence() { unwanted_.Drop(); }
+
  private:
   Status MakeBatch(Work& work, const std::vector<const TensorDefinition*>& definitions,
                    Batch* batch) const {
@@ -280,6 +313,9 @@ class Executor::Impl {
     batch->postscale = common.postscale;
     batch->root_rank = common.root_rank;
     batch->device = work.entries().front().request.device;
+    for (const std::uint32_t rank : definitions.front()->absent) {
+      batch->absent.push_back(static_cast<int>(rank));
+    }
     batch->tensors.reserve(definitions.size());
     for (std::size_t i = 0; i < definitions.size(); ++i) {
       TensorEntry& entry = work.entries()[i];
@@ -358,11 +394,25 @@ class Executor::Impl {
 
   Status Run(CollectiveBackend& backend, Batch* batch, const std::shared_ptr<Work>& work) {
     BatchContext context(transport_, watch_, scratch_, work);
-    const Status status = Guarded("backend '" + std::string(backend.name()) + "'",
-                                  [&] { return backend.Run(*batch, context); });
+    const Status status = Guarded("backend '" + std::string(backend.name()) + "'", [&] {
+      const Status ran = backend.Run(*batch, context);
+      if (ran.ok() && Info(batch->kind).gathers_rows) DivideGathered(*batch);
+      return ran;
+    });
     context.EndActivity();
     if (status.ok() && context.taken()) return Status::Ok();
     return work->Finish(status);
+  }
+
+  // The average of sparse rows: their sum is all of them, and each is divided by the ranks that
+  // were there, as dense ones are.
+  void DivideGathered(const Batch& batch) const {
+    if (batch.reduce_op != ReduceOp::kAverage) return;
+    const Reduction division = batch.reduction(transport_.size());
+    for (const BatchTensor& tensor : batch.tensors) {
+      Reduce(division, {tensor.output.data},
+             static_cast<std::size_t>(tensor.output.shape.elements()), tensor.output.data);
+    }
   }
 
   const BackendRegistry& backends_;
@@ -370,6 +420,7 @@ class Executor::Impl {
   OperationWatch watch_;
   Timeline* const timeline_;
   ScratchBuffer scratch_;
+  ScratchBuffer unwanted_;  // while this rank is absent
 };
 
 Executor::Executor(const BackendRegistry& backends, Transport& transport,
@@ -382,5 +433,11 @@ Status Executor::Execute(std::vector<TensorEntry> entries,
                          const std::vector<const TensorDefinition*>& definitions) {
   return impl_->Execute(std::move(entries), definitions);
 }
+
+Status Executor::ExecuteAbsent(const TensorDefinition& definition) {
+  return impl_->ExecuteAbsent(definition);
+}
+
+void Executor::EndAbsence() { impl_->EndAbsence(); }
 
 }  // namespace horovod_tf

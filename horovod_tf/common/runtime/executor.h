@@ -34,6 +34,12 @@ class Executor {
   Status Execute(std::vector<TensorEntry> entries,
                  const std::vector<const TensorDefinition*>& definitions);
 
+  // Takes part in a batch of one tensor to which this rank, which has joined, brings nothing: with
+  // a buffer of its own, of the tensor's size, that is kept for the next one. An error is as above.
+  Status ExecuteAbsent(const TensorDefinition& definition);
+  // There will be no next one for now: frees the buffer.
+  void EndAbsence();
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

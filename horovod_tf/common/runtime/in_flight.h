@@ -33,6 +33,7 @@ class InFlight {
   std::vector<Token> FindAll(std::optional<std::uint64_t> ticket, TimePoint latest) const;
   // Valid until the next Add or Take.
   const Request& RequestOf(Token token) const { return slots_[token].entry.request; }
+  bool Joins(Token token) const { return slots_[token].entry.joins; }
   bool empty() const { return free_.size() == slots_.size(); }
   // Looks at all of them. The oldest first, at most so many.
   std::vector<WaitingTensor> Oldest(std::size_t most, TimePoint now) const;

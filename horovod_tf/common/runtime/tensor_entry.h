@@ -14,6 +14,9 @@ namespace horovod_tf {
 struct TensorEntry {
   // What it can be withdrawn by, alone or together with others; 0: it cannot be.
   std::uint64_t ticket = 0;
+  // Not a tensor: this rank joins. The request's name is kJoinName, and the output an int32 scalar
+  // that gets the rank which joined last; the rest is unused.
+  bool joins = false;
   Request request;  // type and shape are the input's
   TensorView input;
   // Where the result goes: given by the submitter for kinds whose output has the input's shape (it

@@ -89,7 +89,20 @@ Status CheckBuffer(const Request& request, const TensorView& view, std::string_v
   return Status::Ok();
 }
 
+Status CheckJoin(const TensorEntry& entry) {
+  Request request;
+  request.name = std::string(kJoinName);
+  request.dtype = DataType::kInt32;
+  if (entry.request.name != kJoinName || !entry.done.pending()) {
+    return Status::InvalidArgument("A join has a completion, and the name " +
+                                   std::string(kJoinName) + "; this one's is '" +
+                                   entry.request.name + "'");
+  }
+  return CheckBuffer(request, entry.output, "output");
+}
+
 Status CheckEntry(const TensorEntry& entry, int world_size) {
+  if (entry.joins) return CheckJoin(entry);
   HVD_RETURN_IF_ERROR(ValidateRequest(entry.request, world_size));
   HVD_RETURN_IF_ERROR(CheckBuffer(entry.request, entry.input, "input"));
   if (!Info(entry.request.kind).changes_rows) {
@@ -107,6 +120,11 @@ Status CheckEntry(const TensorEntry& entry, int world_size) {
 }
 
 Status DuplicateName(const std::string& name) {
+  if (name == kJoinName) {
+    return Status::InvalidArgument(
+        "join() was called while another join() of this rank, or a tensor named '" + name +
+        "', is waiting: wait until it has finished");
+  }
   return Status::InvalidArgument(
       "Tensor '" + name +
       "' was submitted with the same name as another tensor that is currently being processed: "

@@ -53,6 +53,28 @@ TEST_P(BackendReduceContract, AllreduceWithFactors_ScalesInputsAndResult) {
   });
 }
 
+TEST_P(BackendReduceContract, AllreduceWithoutAbsentRanks_IsOneOverTheOthers) {
+  if (size() == 1) return;
+  std::vector<int> all_but_one;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank != 1) all_but_one.push_back(rank);
+  }
+  OnEveryRank([&](ContractRank& rank) {
+    for (const ReduceOpInfo& op : ReduceOps()) {
+      for (const std::vector<int>& absent : {std::vector<int>{0}, {size() - 1}, all_but_one}) {
+        for (const std::size_t elements : {0, 1000, 40000}) {
+          if (elements > 1000 && op.op != ReduceOp::kSum) continue;
+          SCOPED_TRACE(std::string(op.name) + " of " + std::to_string(elements) + " without " +
+                       std::to_string(absent.size()) + " from " + std::to_string(absent.front()));
+          CheckReduceWithout(rank, op.op, absent, elements, /*in_place=*/elements % 2 == 0);
+        }
+      }
+    }
+    // And nothing of it stays.
+    CheckAllreduce(rank, ReduceOp::kSum, {{1000}}, /*in_place=*/false);
+  });
+}
+
 TEST_P(BackendContract, AllgatherOfEveryShape_IsInRankOrder) {
   OnEveryRank([this](ContractRank& rank) {
     const std::vector<std::vector<std::int64_t>> row_shapes = {{}, {1}, {3}, {0}, {2, 5}, {17, 1}};

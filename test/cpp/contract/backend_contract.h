@@ -174,6 +174,42 @@ class BackendContract : public testing::TestWithParam<ContractParam> {
     return TensorShape(dims);
   }
 
+  // The inputs of `absent` ranks would be seen in the result if they counted.
+  void CheckReduceWithout(ContractRank& rank, ReduceOp op, const std::vector<int>& absent,
+                          std::size_t elements, bool in_place) const {
+    const auto is_absent = [&absent](int r) {
+      return std::find(absent.begin(), absent.end(), r) != absent.end();
+    };
+    const auto value = [&](int r, std::size_t i) -> std::int64_t {
+      if (is_absent(r)) return op == ReduceOp::kMin || op == ReduceOp::kProduct ? 0 : 99;
+      if (op == ReduceOp::kProduct) return ContractData::Factor(r, i);
+      if (op == ReduceOp::kAverage)
+        return ContractData::Base(0, i);  // so that it is a whole number
+      return ContractData::Value(r, size(), 0, i) + 1;
+    };
+    const auto expected = [&](std::size_t i) {
+      std::int64_t result = op == ReduceOp::kProduct ? 1 : op == ReduceOp::kMin ? 99 : 0;
+      for (int r = 0; r < size(); ++r) {
+        if (is_absent(r)) continue;
+        if (op == ReduceOp::kSum) result += value(r, i);
+        if (op == ReduceOp::kMin) result = std::min(result, value(r, i));
+        if (op == ReduceOp::kMax) result = std::max(result, value(r, i));
+        if (op == ReduceOp::kProduct) result *= value(r, i);
+        if (op == ReduceOp::kAverage) result = value(r, i);
+      }
+      return result;
+    };
+    ContractBatch contract;
+    contract.batch.dtype = dtype();
+    contract.batch.reduce_op = op;
+    contract.batch.absent = absent;
+    const TensorShape shape{static_cast<std::int64_t>(elements)};
+    contract.Add(MakeBuffer(dtype(), elements, [&](std::size_t i) { return value(rank.rank, i); }),
+                 shape, shape, in_place);
+    rank.RunOk(contract.batch);
+    contract.ExpectOutput(0, MakeBuffer(dtype(), elements, expected));
+  }
+
   // Tensors of row shape `row`, of which rank r has rows[r].
   void CheckAllgather(ContractRank& rank, const std::vector<std::int64_t>& rows,
                       const std::vector<std::int64_t>& row) const {

@@ -35,6 +35,15 @@ Token StepCluster::Submit(int rank, Request request) {
   return token;
 }
 
+Token StepCluster::Join(int rank) {
+  Rank& it = At(rank);
+  const Token token = it.names.size();
+  it.names.emplace_back(kJoinName);
+  it.answers.push_back(0);
+  it.negotiator->Join(token);
+  return token;
+}
+
 void StepCluster::SubmitEverywhere(const Request& request) {
   for (int rank = 0; rank < size(); ++rank) Submit(rank, request);
 }
@@ -118,6 +127,7 @@ void StepCluster::Record(Rank* rank, const Response& response) {
   Event event;
   event.type = response.type;
   event.status = response.status;
+  event.last_rank = response.last_rank;
   for (const Token token : response.tokens) {
     ++rank->answers[token];
     event.names.push_back(rank->names[token]);

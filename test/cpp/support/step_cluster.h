@@ -26,6 +26,7 @@ class StepCluster {
     std::vector<std::string> names;
     std::vector<TensorDefinition> definitions;
     Status status;
+    int last_rank = 0;  // of a join
   };
 
   explicit StepCluster(int size, CoordinatorOptions options = DefaultOptions(),
@@ -37,6 +38,7 @@ class StepCluster {
   TimePoint now = TimePoint{};  // what the coordinator is told; tests move it
 
   Token Submit(int rank, Request request);
+  Token Join(int rank);
   void SubmitEverywhere(const Request& request);
   // What was not announced yet is answered at once, by an error event.
   void Withdraw(int rank, const std::string& name, const std::string& reason);
