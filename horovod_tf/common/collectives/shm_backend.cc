@@ -230,8 +230,8 @@ Status ShmBackend::Run(Batch& batch, RunContext& context) {
       return ShmAlltoall(batch.tensors.front(), meeting_, &next_chunk_, context);
     case CollectiveKind::kReducescatter:
       context.Activity("SHM_REDUCESCATTER");
-      return ShmReducescatter(batch.tensors.front(), batch.reduction(meeting_.size()), meeting_,
-                              &next_chunk_, context);
+      return ShmReducescatter(batch.tensors.front(), batch.reduction(meeting_.size()), absent_,
+                              meeting_, &next_chunk_, context);
   }
   return Status::Internal("a kind of collective that the shared-memory backend does not know");
 }

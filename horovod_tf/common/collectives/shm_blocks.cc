@@ -165,7 +165,8 @@ Status ShmAlltoall(const BatchTensor& tensor, ShmMeeting& meeting, std::uint64_t
   });
 }
 
-Status ShmReducescatter(const BatchTensor& tensor, const Reduction& reduction, ShmMeeting& meeting,
+Status ShmReducescatter(const BatchTensor& tensor, const Reduction& reduction,
+                        const std::vector<int>& absent, ShmMeeting& meeting,
                         std::uint64_t* next_chunk, RunContext& context) {
   const int self = meeting.rank();
   Blocks shares;
@@ -188,7 +189,9 @@ Status ShmReducescatter(const BatchTensor& tensor, const Reduction& reduction, S
       inputs[static_cast<std::size_t>(rank)] =
           rank == self ? input + shares[self].begin + range.begin : exchange.Place(rank, chunk);
     }
-    Reduce(reduction, inputs, range.size() / Info(reduction.dtype).size, output + range.begin);
+    std::vector<const void*> present = inputs;
+    DropAbsent(absent, &present);
+    Reduce(reduction, present, range.size() / Info(reduction.dtype).size, output + range.begin);
   });
 }
 

@@ -24,7 +24,8 @@ Status ShmAlltoall(const BatchTensor& tensor, ShmMeeting& meeting, std::uint64_t
                    RunContext& context);
 
 // Reduces this rank's share of the rows, and no others.
-Status ShmReducescatter(const BatchTensor& tensor, const Reduction& reduction, ShmMeeting& meeting,
+Status ShmReducescatter(const BatchTensor& tensor, const Reduction& reduction,
+                        const std::vector<int>& absent, ShmMeeting& meeting,
                         std::uint64_t* next_chunk, RunContext& context);
 
 }  // namespace horovod_tf
