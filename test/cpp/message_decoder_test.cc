@@ -368,7 +368,7 @@ TEST(MessageDecoder, Splits_MustSuitTheWorldAndTheRows) {
   ExpectRefused(EncodeMessage(announce), "Sum of splits entries is greater");
   // By hand: a definition tells the splits of all ranks, and nothing in what they have in common.
   const std::string head = "\x01w\x03\x07\x01\x00\x00"s;
-  const std::string tail = "\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x00\x00"s;
+  const std::string tail = "\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"s;
   EXPECT_TRUE(AcceptsConsistently(OneRecord(3, head + "\x01\x00\x00"s + tail)));
   ExpectRefused(OneRecord(3, head + "\x01\x00\x03\x00\x00\x00"s + tail), "splits in what");
   ExpectRefused(OneRecord(3, head + "\x01\x05\x00"s + tail), "Number of entries in splits");
