@@ -129,7 +129,7 @@ TEST(Join, BroadcastWhoseRootHasJoined_FailsForTheOthersWhoGoOn) {
   EXPECT_TRUE(cluster.events(0).empty());
   for (const int rank : {1, 2}) {
     ASSERT_EQ(cluster.errors(rank).size(), 1u);
-    const Status& status = cluster.errors(rank).front().status;
+    const Status status = cluster.errors(rank).front().status;
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
     EXPECT_NE(status.message().find("rank 0, the root of this BROADCAST"), std::string::npos);
   }

@@ -83,7 +83,7 @@ def test_compiled_under_mixed_precision(optimizers: Any, passes: int) -> None:
     try:
         layers = tf.keras.layers
         model = tf.keras.Sequential([layers.Input((3,)), layers.Dense(1, use_bias=False, kernel_initializer="ones")])
-        scaled = tf.keras.mixed_precision.LossScaleOptimizer(optimizers.SGD(0.125))
+        scaled = tf.keras.mixed_precision.LossScaleOptimizer(optimizers.SGD(8.0))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             optimizer = hvd_keras.DistributedOptimizer(
@@ -91,10 +91,11 @@ def test_compiled_under_mixed_precision(optimizers: Any, passes: int) -> None:
             )
         model.compile(optimizer, loss="mse", **({"jit_compile": False} if KERAS_3 else {}))
         assert model.optimizer is optimizer
-        x: Any = np.full((4 * passes, 3), (RANK + 1) / 4, np.float32)
+        # Small: a gradient times the first scale, 2^15, must be a float16.
+        x: Any = np.full((4 * passes, 3), (RANK + 1) / 16, np.float32)
         model.fit(x, np.zeros((len(x), 1)), 4, 1, verbose=0)
-        mean = np.mean([6.0 * ((rank + 1) / 4) ** 2 for rank in range(SIZE)])
-        np.testing.assert_allclose(model.get_weights()[0][:, 0], np.full(3, 1 - 0.125 * mean), rtol=1e-3)
+        mean = np.mean([6.0 * ((rank + 1) / 16) ** 2 for rank in range(SIZE)])
+        np.testing.assert_allclose(model.get_weights()[0][:, 0], np.full(3, 1 - 8.0 * mean), rtol=1e-3)
         with pytest.warns(UserWarning, match=r"DistributedOptimizer\(tf\.keras\.mixed_precision\.LossScaleOptimizer"):
             hvd_keras.DistributedOptimizer(optimizers.SGD(0.5))
     finally:

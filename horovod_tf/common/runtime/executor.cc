@@ -395,9 +395,9 @@ class Executor::Impl {
   Status Run(CollectiveBackend& backend, Batch* batch, const std::shared_ptr<Work>& work) {
     BatchContext context(transport_, watch_, scratch_, work);
     const Status status = Guarded("backend '" + std::string(backend.name()) + "'", [&] {
-      const Status ran = backend.Run(*batch, context);
-      if (ran.ok() && Info(batch->kind).gathers_rows) DivideGathered(*batch);
-      return ran;
+      HVD_RETURN_IF_ERROR(backend.Run(*batch, context));
+      if (Info(batch->kind).gathers_rows) DivideGathered(*batch);
+      return Status::Ok();
     });
     context.EndActivity();
     if (status.ok() && context.taken()) return Status::Ok();

@@ -63,7 +63,7 @@ TEST_P(BackendReduceContract, AllreduceWithoutAbsentRanks_IsOneOverTheOthers) {
     for (const ReduceOpInfo& op : ReduceOps()) {
       if (!CanReduce(dtype(), op.op)) continue;
       for (const std::vector<int>& absent : {std::vector<int>{0}, {size() - 1}, all_but_one}) {
-        for (const std::size_t elements : {0, 1000, 40000}) {
+        for (const std::size_t elements : {0U, 1000U, 40000U}) {
           if (elements > 1000 && op.op != ReduceOp::kSum) continue;
           SCOPED_TRACE(std::string(op.name) + " of " + std::to_string(elements) + " without " +
                        std::to_string(absent.size()) + " from " + std::to_string(absent.front()));
