@@ -146,8 +146,8 @@ class Cell:
             print(f"FAILED, see {path}; its end:", *text.splitlines()[-30:], sep="\n  ")
         return done.returncode == 0, text
 
-    def run(self, ranks: list[str]) -> dict[str, str]:
-        """The cell's row: what is in each column."""
+    def run(self, ranks: list[str], launched: str | None) -> dict[str, str]:
+        """The cell's row: what is in each column. `launched`: of the tests that start jobs, only these files."""
         begin = time.monotonic()
         row: dict[str, str] = {}
 
@@ -167,7 +167,8 @@ class Cell:
         row["Python"] = answer.stdout.decode().strip()
         for count in ranks:
             step(f"N={count}", "test-tensorflow", f"TENSORFLOW_RANKS={count}", "LAUNCHER_TESTS=")
-        step("launched", "test-tensorflow", "TENSORFLOW_RANKS=")
+        only = [] if launched is None else [f"LAUNCHER_TESTS={launched}"]
+        step("launched", "test-tensorflow", "TENSORFLOW_RANKS=", *only)
         step("native", "test-mpi-if-possible", f"MPI_RANKS={' '.join(ranks)}", f"MPICXX={self.folder}/venv/bin/mpicxx")
         row["minutes"] = f"{(time.monotonic() - begin) / 60:.0f}"
         return row
@@ -212,6 +213,7 @@ def main() -> int:
         "--cells", default=",".join(CELLS), help="TENSORFLOW/MPI,...; oldest/MPI for what Python allows"
     )
     parser.add_argument("--ranks", default="1 2 3 4", help="numbers of processes (default: %(default)s)")
+    parser.add_argument("--launched", help="files of tests that start jobs themselves (default: all)")
     parser.add_argument("--folder", type=Path, default=ROOT / "build/matrix", help="default: %(default)s")
     parser.add_argument("--document", type=Path, help="file to put the table into, between its two marks")
     arguments = parser.parse_args()
@@ -223,7 +225,7 @@ def main() -> int:
     for asked in filter(None, arguments.cells.split(",")):
         try:
             name = without_oldest(asked)
-            row = Cell(name, arguments.folder.resolve()).run(ranks)
+            row = Cell(name, arguments.folder.resolve()).run(ranks, arguments.launched)
         except NoPythonError as error:
             print(error, file=sys.stderr)
             name, row = asked, {"failed": str(error)}

@@ -115,10 +115,13 @@ soak-tests:
 # Every TensorFlow with every MPI, each pair in a folder of its own. MATRIX_CELLS=2.15.1/mpich-5.0.2,... for some.
 # MATRIX_FLAGS='--document docs/testing.md' puts the table there.
 MATRIX_CELLS ?=
+# Files of tests that start jobs themselves; all if empty.
+MATRIX_LAUNCHED ?=
 MATRIX_RANKS ?= 1 2 3 4
 .PHONY: test-matrix
 test-matrix:
-	$(PYTHON) -m build_support.matrix $(if $(MATRIX_CELLS),--cells $(MATRIX_CELLS)) --ranks '$(MATRIX_RANKS)' $(MATRIX_FLAGS)
+	$(PYTHON) -m build_support.matrix $(if $(MATRIX_CELLS),--cells $(MATRIX_CELLS)) --ranks '$(MATRIX_RANKS)' \
+	    $(if $(MATRIX_LAUNCHED),--launched '$(MATRIX_LAUNCHED)') $(MATRIX_FLAGS)
 
 # Leaves (mpi/, cuda/) are left out: what they do shows only on the real thing.
 COVERAGE_MINIMUM ?= 90
