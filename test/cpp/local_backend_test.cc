@@ -25,7 +25,11 @@ std::unique_ptr<ThreadedWorld> MakeLocalWorld(int size) {
 
 HVD_INSTANTIATE_BACKEND_CONTRACT(Local,
                                  testing::Values(ContractWorldFactory{"local", MakeLocalWorld}),
-                                 testing::Values(1, 2, 3, 5, 8));
+                                 testing::Values(1, 2, 3));
+HVD_INSTANTIATE_BACKEND_CONTRACT_OF_TYPES(LocalOfMany,
+                                          testing::Values(ContractWorldFactory{"local",
+                                                                               MakeLocalWorld}),
+                                          testing::Values(5, 8), FewTypes());
 
 // One allreduce of floats, the same on every rank unless a test changes it.
 struct Sum {

@@ -47,10 +47,13 @@ ContractWorldFactory Factory(const std::string& name, std::size_t slot_bytes) {
 
 // With slots of one page most of the suite's tensors go in several chunks.
 HVD_INSTANTIATE_BACKEND_CONTRACT(Shm, testing::Values(Factory("OnePage", kSlotBytes)),
-                                 testing::Values(1, 2, 3, 4, 5, 8));
+                                 testing::Values(1, 2, 3));
+HVD_INSTANTIATE_BACKEND_CONTRACT_OF_TYPES(ShmOfMany,
+                                          testing::Values(Factory("OnePage", kSlotBytes)),
+                                          testing::Values(4, 5, 8), FewTypes());
 // All of them in one.
-HVD_INSTANTIATE_BACKEND_CONTRACT(ShmLarge, testing::Values(Factory("Large", 256 << 10)),
-                                 testing::Values(2, 3));
+HVD_INSTANTIATE_BACKEND_CONTRACT_OF_TYPES(ShmLarge, testing::Values(Factory("Large", 256 << 10)),
+                                          testing::Values(2, 3), FewTypes());
 
 // Sizes at which the number of chunks or the way of reducing changes, and their neighbours.
 std::vector<std::size_t> InterestingSizes(std::size_t slot_bytes, int ranks) {
