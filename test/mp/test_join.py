@@ -148,6 +148,38 @@ def test_in_a_function_it_is_in_the_order_of_the_program() -> None:
     assert last in range(SIZE)
 
 
+def share_of(rows: int, rank: int) -> slice:
+    """Of dimension 0: the first ranks have one row more."""
+    begins = [sum(rows // SIZE + (one < rows % SIZE) for one in range(rank)) for rank in range(SIZE + 1)]
+    return slice(begins[rank], begins[rank + 1])
+
+
+@pytest.mark.parametrize("count", [2 * SIZE + 1, 40_000 * SIZE + 1])
+def test_rows_of_ranks_that_have_joined_are_left_out_of_reducescatter(count: int) -> None:
+    for step in range(steps_of(RANK)):
+        mine = tf.range(count, dtype=tf.float64) * (RANK + 1.0)
+        total = np.arange(count) * sum(rank + 1.0 for rank in with_data(step))
+        summed = hvd.reducescatter(mine, op=hvd.Sum, name="summed")
+        np.testing.assert_allclose(summed, total[share_of(count, RANK)], rtol=1e-12)
+        averaged = hvd.reducescatter(mine, name="averaged")
+        np.testing.assert_allclose(averaged, total[share_of(count, RANK)] / len(with_data(step)), rtol=1e-12)
+    hvd.join()
+
+
+@pytest.mark.skipif(SIZE == 1, reason="needs a rank that has joined")
+def test_alltoall_goes_on_between_those_that_are_there() -> None:
+    for step in range(steps_of(RANK)):
+        there = with_data(step)
+        splits = [2 if rank in there else 0 for rank in range(SIZE)]
+        received, counts = hvd.alltoall(tf.fill([2 * len(there)], RANK), splits, name="between")
+        assert received.numpy().tolist() == [rank for rank in there for _ in range(2)]
+        assert counts.numpy().tolist() == splits
+    if RANK == 0:  # all others have joined, or will
+        with pytest.raises(tf.errors.FailedPreconditionError, match="rank 0 has rows for rank 1, which has no more data"):
+            hvd.alltoall(tf.fill([SIZE], RANK), name="to_all")
+    hvd.join()
+
+
 def test_root_that_has_joined_is_an_error_for_the_others() -> None:
     if SIZE == 1:
         pytest.skip("there are no others")
