@@ -158,7 +158,7 @@ def share_of(rows: int, rank: int) -> slice:
 def test_rows_of_ranks_that_have_joined_are_left_out_of_reducescatter(count: int) -> None:
     for step in range(steps_of(RANK)):
         mine = tf.range(count, dtype=tf.float64) * (RANK + 1.0)
-        total = np.arange(count) * sum(rank + 1.0 for rank in with_data(step))
+        total: Any = np.arange(count) * sum(rank + 1.0 for rank in with_data(step))
         summed = hvd.reducescatter(mine, op=hvd.Sum, name="summed")
         np.testing.assert_allclose(summed, total[share_of(count, RANK)], rtol=1e-12)
         averaged = hvd.reducescatter(mine, name="averaged")
@@ -175,7 +175,7 @@ def test_alltoall_goes_on_between_those_that_are_there() -> None:
         assert received.numpy().tolist() == [rank for rank in there for _ in range(2)]
         assert counts.numpy().tolist() == splits
     if RANK == 0:  # all others have joined, or will
-        with pytest.raises(tf.errors.FailedPreconditionError, match="rank 0 has rows for rank 1, which has no more data"):
+        with pytest.raises(tf.errors.FailedPreconditionError, match="rank 0 has rows for rank 1, which has no more"):
             hvd.alltoall(tf.fill([SIZE], RANK), name="to_all")
     hvd.join()
 
