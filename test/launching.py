@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Final
@@ -19,18 +20,27 @@ needs_mpirun = pytest.mark.skipif(not MPIRUN.exists(), reason="needs mpirun besi
 OURS: Final = "horovod_tf.tensorflow"
 # What the scripts of jobs call hvd: ours, or another module with the same names, to compare with.
 MODULE: Final = os.environ.get("MODULE_UNDER_TEST", OURS)
-IMPORTS: Final = f"""
-import os, sys, time
+# What a rank says goes to the job's file, in one write: in a launcher's output its line may meet another rank's.
+SAY: Final = """
+import os
+
+def say(*what):
+    line = "rank %d: %s\\n" % (rank, " ".join(str(one).replace("\\n", " ") for one in what))
+    file = os.open(os.environ["JOB_SAYS"], os.O_WRONLY | os.O_APPEND)
+    os.write(file, line.encode())
+    os.close(file)
+"""
+IMPORTS: Final = (
+    SAY
+    + f"""
+import sys, time
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np
 import tensorflow as tf
 import {MODULE} as hvd
 v1 = tf.compat.v1
-
-def say(*what):
-    sys.stdout.write("rank %d: %s\\n" % (rank, " ".join(str(one).replace("\\n", " ") for one in what)))
-    sys.stdout.flush()
 """
+)
 PROLOGUE: Final = (
     IMPORTS
     + """
@@ -55,7 +65,7 @@ def launcher_is_open_mpi() -> bool:
 class Job:
     """A command on several ranks, run to its end: what each rank said, and how long it took.
 
-    `say` of PROLOGUE marks each line with its rank.
+    `say` of SAY marks each line with its rank. `output` has what they printed, then what they said.
     """
 
     def __init__(self, command: list[str], launcher: list[str], seconds: float, variables: dict[str, str]) -> None:
@@ -63,18 +73,19 @@ class Job:
         environment = clean_environment(PYTHONPATH=str(ROOT), **variables)
         environment["OMPI_ALLOW_RUN_AS_ROOT"] = environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
         begin = time.monotonic()
-        done = subprocess.run(
-            [str(ROOT / "tools/with_deadline"), str(seconds), *launcher, *command],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        self.seconds = time.monotonic() - begin
+        with tempfile.NamedTemporaryFile("r", prefix="job-says-") as said:
+            done = subprocess.run(
+                [str(ROOT / "tools/with_deadline"), str(seconds), *launcher, *command],
+                cwd=ROOT,
+                env={**environment, "JOB_SAYS": said.name},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.seconds = time.monotonic() - begin
+            self.output = done.stdout + said.read()
         self.status = done.returncode
-        self.output = done.stdout
         self.errors = done.stderr
 
     def of(self, rank: int) -> str:

@@ -257,7 +257,9 @@ TEST_F(TimelineTest, KilledAtAnyMoment_LeavesValidJson) {
     }
     ::close(ends[1]);  // so that the end of a child that fails is seen
     char said = 0;
-    ASSERT_EQ(::read(ends[0], &said, 1), 1) << "the child failed";
+    int status = 0;
+    ASSERT_EQ(::read(ends[0], &said, 1), 1)
+        << "the child failed: " << ::waitpid(child, &status, 0) << " has status " << status;
     std::this_thread::sleep_for(microseconds(random() % 15000));
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);

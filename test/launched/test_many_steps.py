@@ -36,7 +36,7 @@ with v1.Session() as session:
     for _ in range(steps):
         session.run(total)
     after = used()
-sys.stdout.write("rank %d: %s\\n" % (rank, json.dumps({"before": before, "after": after})))
+say(json.dumps({"before": before, "after": after}))
 """
 )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launching import GRAPH_MODE, Job, launch, launch_script, needs_mpirun
+from launching import GRAPH_MODE, SAY, Job, launch, launch_script, needs_mpirun
 
 pytestmark = needs_mpirun
 
@@ -25,6 +25,7 @@ say("exported")
 # Nothing here knows Python's side of the library when it loads only the operations.
 FRESH = """
 import os, sys
+{say}
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import tensorflow as tf
 v1 = tf.compat.v1
@@ -43,7 +44,8 @@ with v1.Session() as session:
     values = session.run([result, "rows:0"], feed)
     if source == "first" and basics.rank() == 0:
         v1.train.export_meta_graph(folder + "/second.meta")
-sys.stdout.write("rank %d: %s\\n" % (basics.rank(), [value.tolist() for value in values]))
+rank = basics.rank()
+say([value.tolist() for value in values])
 """
 LOADS = {
     "operations": (
@@ -55,7 +57,7 @@ LOADS = {
 
 
 def fresh(load: str, folder: Path, source: str) -> Job:
-    program = f"folder, source = {str(folder)!r}, {source!r}\n" + FRESH.format(load=LOADS[load])
+    program = f"folder, source = {str(folder)!r}, {source!r}\n" + FRESH.format(say=SAY, load=LOADS[load])
     return launch(2, sys.executable, "-c", program)
 
 

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from launching import Job, launch, needs_mpirun
+from launching import GRAPH_MODE, IMPORTS, SAY, Job, launch, needs_mpirun
 
 pytestmark = [
     needs_mpirun,
     pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py"),
 ]
 
-IMPORTS = {
+ORDERS = {
     "after init, without its own start": (
         "import mpi4py\nmpi4py.rc.initialize = False\nhvd.init()\nfrom mpi4py import MPI\n"
     ),
@@ -24,21 +24,15 @@ IMPORTS = {
         "import mpi4py\nmpi4py.rc.initialize = False\nfrom mpi4py import MPI\nhvd.init()\n"
     ),
 }
-START = """
-import os, sys, threading
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf
-import horovod_tf.tensorflow as hvd
-v1 = tf.compat.v1
-v1.disable_eager_execution()
-"""
+START = IMPORTS + GRAPH_MODE + "import threading\n"
 SAME = """
 world = MPI.COMM_WORLD
 assert (world.rank, world.size) == (hvd.rank(), hvd.size())
 names = world.allgather({"rank": hvd.rank()})
 with v1.Session() as session:
     total = session.run(hvd.allreduce(tf.ones([2]), average=False))
-sys.stdout.write("rank %d: %s %s\\n" % (hvd.rank(), [each["rank"] for each in names], total))
+rank = hvd.rank()
+say([each["rank"] for each in names], total)
 """
 
 
@@ -46,9 +40,9 @@ def run(ranks: int, program: str) -> Job:
     return launch(ranks, sys.executable, "-c", START + program)
 
 
-@pytest.mark.parametrize("order", IMPORTS)
+@pytest.mark.parametrize("order", ORDERS)
 def test_ranks_and_sizes_are_equal_and_both_end_well(order: str) -> None:
-    job = run(2, IMPORTS[order] + SAME)
+    job = run(2, ORDERS[order] + SAME)
     assert job.status == 0, job
     for rank in range(2):
         assert job.of(rank) == f"rank {rank}: [0, 1] [2. 2.]", job
@@ -59,7 +53,7 @@ def test_ranks_and_sizes_are_equal_and_both_end_well(order: str) -> None:
 def test_objects_are_gathered_by_the_main_thread_while_another_trains() -> None:
     job = run(
         2,
-        IMPORTS["after init"]
+        ORDERS["after init"]
         + """
 assert hvd.mpi_threads_supported()
 weight = v1.get_variable("w", initializer=[0.0] * 100)
@@ -85,25 +79,27 @@ with v1.Session() as session:
             break
     thread.join()
     final = session.run(weight)[0]
-sys.stdout.write("rank %d: %d steps, %s, %s\\n" % (hvd.rank(), steps, final, gathered > 2))
+rank = hvd.rank()
+say(steps, "steps", final, gathered > 2)
 """,
     )
     assert job.status == 0, job
     for rank in range(2):
-        assert job.of(rank) == f"rank {rank}: 200 steps, -300.0, True", job
+        assert job.of(rank) == f"rank {rank}: 200 steps -300.0 True", job
 
 
 def thread_level(level: str) -> str:
     return f"import mpi4py\nmpi4py.rc.thread_level = {level!r}\n" + "from mpi4py import MPI\n"
 
 
-WITHOUT_TENSORFLOW = """
+WITHOUT_TENSORFLOW = (
+    SAY
+    + """
 import sys
 from horovod_tf.common import basics as hvd
 rank = MPI.COMM_WORLD.Get_rank()
-def say(*what):
-    sys.stdout.write("rank %d: %s\\n" % (rank, " ".join(map(str, what))))
 """
+)
 
 
 def test_serialized_is_enough() -> None:

@@ -8,19 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from launching import PROLOGUE, Job, cores, launch, launcher_is_open_mpi, launcher_version, needs_mpirun
+from launching import PROLOGUE, SAY, Job, cores, launch, launcher_is_open_mpi, launcher_version, needs_mpirun
 
 pytestmark = needs_mpirun
 
 # Without TensorFlow, whose import takes seconds that differ from rank to rank.
-START = """
-import os, sys, time
+START = (
+    SAY
+    + """
+import sys, time
 rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
 from horovod_tf.common import basics
-
-def say(*what):
-    sys.stdout.write("rank %d: %s\\n" % (rank, " ".join(str(one).replace("\\n", " ") for one in what)))
-    sys.stdout.flush()
 
 def init():
     begin = time.monotonic()
@@ -31,6 +29,7 @@ def init():
         sys.exit(3)
     say("started", basics.size())
 """
+)
 
 
 def start(ranks: int, script: str, seconds: float = 90, **variables: str) -> Job:
