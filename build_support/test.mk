@@ -126,7 +126,7 @@ test-matrix:
 # Leaves (mpi/, cuda/) are left out: what they do shows only on the real thing.
 COVERAGE_MINIMUM ?= 90
 # Without those that only repeat the same lines with other numbers, which counting makes slow.
-REPETITIONS := Interleaving.*:Types/HostReduce.*:Local/Backend*Contract.*:Shm/Backend*Contract.*:ShmProcesses/*Contract.*
+REPETITIONS := *Interleaving.*:Types/HostReduce.*:Local/Backend*Contract.*:Shm/Backend*Contract.*:ShmProcesses/*Contract.*
 coverage:
 	+$(MAKE) $(PARALLEL) VARIANT=coverage coverage-report
 .PHONY: coverage coverage-report
