@@ -20,13 +20,19 @@ std::size_t CountThreads() {
 // Fails a test after which there are more threads than before it; those that a test has let go may
 // take a moment.
 class LeftThreads : public ::testing::EmptyTestEventListener {
+  // A sanitizer starts one of its own with the first.
+  void OnTestProgramStart(const ::testing::UnitTest&) override {
+    std::thread([] {}).join();
+  }
+
   void OnTestStart(const ::testing::TestInfo&) override { before_ = CountThreads(); }
 
-  void OnTestEnd(const ::testing::TestInfo&) override {
+  void OnTestEnd(const ::testing::TestInfo& test) override {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     while (CountThreads() > before_) {
       if (std::chrono::steady_clock::now() > deadline) {
-        ADD_FAILURE() << CountThreads() - before_ << " threads are left";
+        ADD_FAILURE() << CountThreads() - before_ << " threads are left by "
+                      << test.test_suite_name() << '.' << test.name();
         return;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
