@@ -16,35 +16,56 @@ SOAK: Final = (
     GRAPH_MODE
     + """
 import random, resource
-TYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64, tf.uint8, tf.int8]
-OPERATIONS = 24
-fed, results = [], []
-for i in range(OPERATIONS):
-    dtype = TYPES[i % len(TYPES)]
-    kind = ("allreduce", "allgather", "broadcast")[i // len(TYPES)]
-    fed.append(v1.placeholder(dtype, (None, 2), name="x%d" % i))
-    if kind == "allreduce":
-        results.append(hvd.allreduce(fed[-1], average=False))
-    else:
-        results.append(getattr(hvd, kind)(fed[-1], *([i % size] if kind == "broadcast" else [])))
+KINDS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
+TYPES = [tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128,
+         tf.uint8, tf.int8, tf.uint16, tf.int16, tf.uint32, tf.int32, tf.uint64, tf.int64]
+PAIRS = [(kind, dtype) for kind in KINDS for dtype in TYPES]
+
+def operation(i):
+    kind, dtype = PAIRS[i]
+    fed = v1.placeholder(dtype, (None, 2), name="x%d" % i)
+    if kind == "alltoall":
+        splits = v1.placeholder(tf.int32, (size,), name="splits%d" % i)
+        return (fed, splits), hvd.alltoall(fed, splits)[0]
+    if kind == "broadcast":
+        return (fed,), hvd.broadcast(fed, i % size)
+    return (fed,), hvd.allgather(fed) if kind == "allgather" else getattr(hvd, kind)(fed, op=hvd.Sum)
+
+OPERATIONS = [operation(i) for i in range(len(PAIRS))]
 
 def rows(dice):
     return int(2 ** dice.uniform(0, 18)) if dice.random() < 0.1 else dice.randrange(0, 300)
 
 def value(i, of_rank, count):
     # Small integers: exact in all types, also added up over all ranks.
-    return (np.arange(count * 2).reshape(count, 2) % 7 + of_rank + i % 3).astype(TYPES[i % len(TYPES)].as_numpy_dtype)
+    return (np.arange(count * 2).reshape(count, 2) % 7 + of_rank + i % 3).astype(PAIRS[i][1].as_numpy_dtype)
 
-def counts(i, step):
+def splits(i, step):
+    # How many rows each rank has for each.
     dice = random.Random(1000 * step + i)
-    if i // len(TYPES) == 1:
-        return [rows(dice) // 4 for _ in range(size)]
-    return [rows(dice)] * size
+    if PAIRS[i][0] == "alltoall":
+        return [[rows(dice) // 16 for _ in range(size)] for _ in range(size)]
+    if PAIRS[i][0] == "allgather":
+        return [[rows(dice) // 4] for _ in range(size)]
+    return [[rows(dice)]] * size
+
+def values(i, step):
+    return [value(i, one, sum(counts)) for one, counts in enumerate(splits(i, step))]
+
+def feeds(i, step):
+    return dict(zip(OPERATIONS[i][0], (values(i, step)[rank], splits(i, step)[rank])))
 
 def expected(i, step):
-    of = [value(i, one, count) for one, count in enumerate(counts(i, step))]
-    kind = i // len(TYPES)
-    return np.sum(of, axis=0, dtype=of[0].dtype) if kind == 0 else np.concatenate(of) if kind == 1 else of[i % size]
+    kind, of = PAIRS[i][0], values(i, step)
+    if kind == "broadcast":
+        return of[i % size]
+    if kind == "allgather":
+        return np.concatenate(of)
+    if kind == "alltoall":
+        cuts = [np.cumsum(counts)[:-1] for counts in splits(i, step)]
+        return np.concatenate([np.split(one, at)[rank] for one, at in zip(of, cuts)])
+    total = np.sum(of, axis=0, dtype=of[0].dtype)
+    return np.array_split(total, size)[rank] if kind == "reducescatter" else total
 
 def memory():
     with open("/proc/self/statm") as file:
@@ -59,17 +80,17 @@ end_wanted = hvd.allreduce(v1.placeholder_with_default(np.float32(0), (), name="
 with v1.Session() as session:
     session.run(v1.global_variables_initializer())
     while True:
-        chosen = [i for i in range(OPERATIONS) if random.Random(31 * step + i).random() < 0.4]
+        chosen = [i for i in range(len(PAIRS)) if random.Random(101 * step + i).random() < 0.2]
         if own.random() < 0.1:
             time.sleep(own.expovariate(20))
-        feeds = {fed[i]: value(i, rank, counts(i, step)[rank]) for i in chosen}
+        fed = {key: one for i in chosen for key, one in feeds(i, step).items()}
         order = own.sample(chosen, len(chosen))
-        got = dict(zip(order, session.run([results[i] for i in order], feeds)))
+        got = dict(zip(order, session.run([OPERATIONS[i][1] for i in order], fed)))
         for i in chosen:
             want = expected(i, step)
             if got[i].dtype != want.dtype or got[i].shape != want.shape or not np.array_equal(got[i], want):
                 bad += 1
-                say("wrong", step, i, got[i].shape, want.shape)
+                say("wrong", step, PAIRS[i], got[i].shape, want.shape)
         step += 1
         seconds = time.time() - begin
         if warm is None and seconds > SECONDS / 3:
