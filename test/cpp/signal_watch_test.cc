@@ -37,7 +37,8 @@ TEST(SignalWatch, EachSignal_IsActedUpon) {
 }
 
 TEST(SignalWatch, AHandlerOfTheProgram_IsLeftAlone) {
-  static std::atomic<int> handled{0};
+  static std::atomic<int> handled;
+  handled = 0;
   signal(kSignal, [](int) { ++handled; });
   {
     const SignalWatch watch(kSignal, [] { ADD_FAILURE() << "not its signal"; });
@@ -51,7 +52,8 @@ TEST(SignalWatch, AHandlerOfTheProgram_IsLeftAlone) {
 }
 
 TEST(SignalWatch, AHandlerThatComesLater_KeepsTheSignal) {
-  static std::atomic<int> handled{0};
+  static std::atomic<int> handled;
+  handled = 0;
   {
     const SignalWatch watch(kSignal, [] { ADD_FAILURE() << "not its signal any more"; });
     ASSERT_TRUE(watch.watching());
