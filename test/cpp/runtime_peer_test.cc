@@ -53,7 +53,9 @@ struct Duet {
     Incoming incoming;
     bool got = false;
     while (!got && Clock::Real().Now() < deadline) {
-      EXPECT_TRUE(peer->Receive(&incoming, &got).ok());
+      const Status status = peer->Receive(&incoming, &got);
+      EXPECT_TRUE(status.ok()) << status.message();
+      if (!status.ok()) break;
       if (!got) peer->Wait(deadline, Expectation::kAnswer);
     }
     Message message;

@@ -89,9 +89,9 @@ if rank == 1:
 init()
 """
     job = start(3, script, HOROVOD_TF_INIT_TIMEOUT_SECONDS="6")
-    assert job.status != 0, job
-    # The launcher may have ended the others by itself when that rank ended.
+    # The launcher may have ended the others by itself when that rank ended; the status is its own then, 0 at times.
     if job.of(0):
+        assert job.status != 0, job
         assert not job.lacks(0, "missing rank 2", "Arrived, and ended or gave up since: rank 1"), job
     assert job.seconds < 40, job
 
