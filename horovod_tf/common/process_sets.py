@@ -182,9 +182,12 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     """
     if process_set is global_process_set or process_set.process_set_id is None:
         return False
-    basics.remove_process_set(process_set.process_set_id)
+    removed = process_set.process_set_id
+    basics.remove_process_set(removed)
     process_set.process_set_id = None
-    _registered.remove(process_set)
+    for one in [one for one in _registered if one.process_set_id in {removed, None}]:  # of_id makes others
+        one.process_set_id = None
+        _registered.remove(one)
     return True
 
 

@@ -56,13 +56,17 @@ def _grouped_allreduce_grad(op: tf.Operation, *grads: tf.Tensor | None) -> list[
 
 @tf.RegisterGradient("HorovodAllgather")
 def _allgather_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
-    """The rows of the summed or averaged gradient that this rank contributed. Their place is known when it runs."""
-    rows = tf.shape(op.inputs[0], out_type=tf.int64)[:1]
+    """The rows of the summed or averaged gradient that this rank contributed. Their place is known when it runs.
+
+    Ranks that have joined are in neither gathering: the others' numbers say whose rows come before.
+    """
+    rows = tf.shape(op.inputs[0], out_type=tf.int64)[0]
     process_set = _process_set_of(op)
-    rows_of_ranks = allgather(rows, process_set=ProcessSet.of_id(process_set))
-    begin = tf.reduce_sum(rows_of_ranks[: process_set_rank(process_set)])
+    own = tf.constant(process_set_rank(process_set), tf.int64)
+    all_rows = allgather(tf.stack([[own, rows]]), process_set=ProcessSet.of_id(process_set))
+    begin = tf.reduce_sum(tf.where(all_rows[:, 0] < own, all_rows[:, 1], 0))
     reduce_op = Average if op.get_attr("average") else reduction_of_gradients()
-    return _allreduce(grad, reduce_op=reduce_op, process_set_id=process_set)[begin : begin + rows[0]]
+    return _allreduce(grad, reduce_op=reduce_op, process_set_id=process_set)[begin : begin + rows]
 
 
 @tf.RegisterGradient("HorovodAlltoall")
@@ -72,24 +76,34 @@ def _alltoall_grad(op: tf.Operation, grad: tf.Tensor, _: tf.Tensor | None) -> li
     return [alltoall(grad, splits=op.outputs[1], process_set=process_set)[0], None]
 
 
-def _rows_of_all_ranks(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
-    """The gradient of a reduction whose rows are shared: each rank's input adds to the rows of every rank."""
-    scaled = _scaled(op, grad)
+def _rows_of_all_ranks(op: tf.Operation, tensor: tf.Tensor, grad: tf.Tensor) -> tf.Tensor:
+    """The gradient of a reduction whose rows are shared: each rank's input adds to the rows of every rank.
+
+    Nothing depends on the rows of ranks that have joined, and an average is not one over them.
+    """
     process_set = ProcessSet.of_id(_process_set_of(op))
-    rows = allgather(scaled, process_set=process_set)
-    return rows / tf.cast(process_set.size(), rows.dtype) if _reduce_op_of(op) == Average else rows
+    ranks = allgather(tf.constant([process_set.rank()], tf.int64), process_set=process_set)
+    rows = allgather(_scaled(op, grad), process_set=process_set)
+    shape = tf.shape(tensor, out_type=tf.int64)
+    least, longer = shape[0] // process_set.size(), shape[0] % process_set.size()
+    begins = least * ranks + tf.minimum(ranks, longer)
+    places = tf.ragged.range(begins, begins + least + tf.cast(ranks < longer, tf.int64)).flat_values
+    total = tf.scatter_nd(places[:, tf.newaxis], rows, shape)
+    return total / tf.cast(tf.size(ranks), total.dtype) if _reduce_op_of(op) == Average else total
 
 
 @tf.RegisterGradient("HorovodReducescatter")
 def _reducescatter_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     """Of a sum: the incoming gradients of all ranks, one after the other."""
-    return _rows_of_all_ranks(op, grad)
+    return _rows_of_all_ranks(op, op.inputs[0], grad)
 
 
 @tf.RegisterGradient("HorovodGroupedReducescatter")
 def _grouped_reducescatter_grad(op: tf.Operation, *grads: tf.Tensor | None) -> list[tf.Tensor | None]:
     """The same for each tensor of a group; None for what nothing depends on."""
-    return [None if grad is None else _rows_of_all_ranks(op, grad) for grad in grads]
+    return [
+        None if grad is None else _rows_of_all_ranks(op, tensor, grad) for tensor, grad in zip(op.inputs, grads)
+    ]
 
 
 @tf.RegisterGradient("HorovodBroadcast")

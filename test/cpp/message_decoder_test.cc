@@ -394,6 +394,15 @@ TEST(MessageDecoder, AbsentRanks_BringNothing) {
   broadcast.common.root_rank = 1;
   broadcast.absent = {1};
   refused(broadcast, "rank 1 is absent and brings something");
+  // Its buffer has no room for rows of the others.
+  TensorDefinition exchange = Exchange();
+  exchange.absent = {1};
+  exchange.splits = {{5, 0, 300}, {0, 0, 0}, {1, 2, 3}};
+  refused(exchange, "rank 1 is absent and brings something");
+  exchange.splits = {{5, 0, 300}, {1, 0, 0}, {1, 0, 3}};
+  refused(exchange, "rank 1 is absent and brings something");
+  exchange.splits = {{5, 0, 300}, {0, 0, 0}, {1, 0, 3}};
+  EXPECT_TRUE(AcceptsConsistently(EncodeMessage(Log{0, {ExecuteOnceRecord{exchange}}})));
 }
 
 TEST(MessageDecoder, Records_MustSaySomething) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -228,6 +229,38 @@ TEST(ProcessSets, MemberThatCannotMakeIt_IsToldToAll) {
   }
   ASSERT_TRUE(AllOk(cluster.Add({1, 2}, &id)));
   EXPECT_TRUE(AllCorrect(cluster.SubmitOnAll(id, {1, 2}, TestSpec{"t"})));
+}
+
+// A rank that has no more data brings nothing to what the others say.
+TEST(ProcessSets, ChangesWhileARankHasJoined_SayWhy) {
+  SetCluster cluster(3);
+  ASSERT_TRUE(cluster.job().Started());
+  std::int32_t last_rank = -1;
+  std::atomic<bool> joined{false};
+  const auto join = [&](int rank, std::int32_t* output) {
+    TensorEntry entry;
+    entry.joins = true;
+    entry.request.name = std::string(kJoinName);
+    entry.output = {DataType::kInt32, {}, output};
+    entry.done = Completion([&joined, rank](const Status&) { joined = joined || rank == 0; });
+    cluster.job().rank(rank).Enqueue(Group(std::move(entry)));
+  };
+  join(0, &last_rank);
+  std::vector<Status> statuses(3, Status::FailedPrecondition("only 2 of 3 ranks"));
+  OnEveryRank(3, [&](int rank) {
+    int id = 0;
+    if (rank > 0) statuses[static_cast<std::size_t>(rank)] = cluster.sets(rank).Add({0, 1}, &id);
+  });
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+    EXPECT_NE(status.message().find("only 2 of 3 ranks"), std::string::npos) << status;
+  }
+  std::int32_t others[2] = {-1, -1};
+  for (const int rank : {1, 2}) join(rank, &others[rank - 1]);
+  const TimePoint deadline = TestDeadline();
+  while (!joined) ASSERT_LT(Clock::Real().Now(), deadline);
+  int id = 0;
+  EXPECT_TRUE(AllOk(cluster.Add({0, 1}, &id)));
 }
 
 TEST(ProcessSets, MemberThatGivesUpInTheMiddle_EndsTheStepsOfTheOthers) {

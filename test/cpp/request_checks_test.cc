@@ -142,6 +142,19 @@ TEST(RequestChecks, AlltoallTooLargeForOneRank_IsRefused) {
   EXPECT_EQ(CheckRequests(requests).code(), StatusCode::kFailedPrecondition);
 }
 
+// The ranks that are there may be too many for one that comes behind an absent one.
+TEST(RequestChecks, AlltoallTooLargeForTheLastRank_IsRefusedWithoutAbsentRanksToo) {
+  std::vector<Request> requests = Agreeing(CollectiveKind::kAlltoall);
+  for (Request& request : requests) {
+    request.shape = {kLargest, 0};
+    request.splits = {0, 0, 0, kLargest};
+  }
+  TensorDefinition definition;
+  const Status status = AgreeWithout({0}, requests, &definition);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status;
+  EXPECT_NE(status.message().find("'x/y:0'"), std::string::npos) << status;
+}
+
 TEST(RequestChecks, ReduceOperationAndFactors_DoNotMatterElsewhere) {
   for (const CollectiveKind kind :
        {CollectiveKind::kAllgather, CollectiveKind::kBroadcast, CollectiveKind::kAlltoall}) {

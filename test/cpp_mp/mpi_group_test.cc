@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -15,6 +16,30 @@
 #include "horovod_tf/common/mpi/mpi_transport.h"
 #include "test/cpp/contract/backend_contract.h"
 #include "test/cpp/contract/transport_contract.h"
+
+namespace horovod_tf {
+namespace {
+
+// Those that a group, or its transport, might begin or end with.
+std::atomic<int>& CallsOfMpi() {
+  static std::atomic<int> calls{0};
+  return calls;
+}
+
+}  // namespace
+}  // namespace horovod_tf
+
+// As MPI's standard lets a tool watch its calls.
+int MPI_Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
+                MPI_Status* status) {
+  ++horovod_tf::CallsOfMpi();
+  return PMPI_Improbe(source, tag, comm, flag, message, status);
+}
+
+int MPI_Comm_get_attr(MPI_Comm comm, int key, void* value, int* flag) {
+  ++horovod_tf::CallsOfMpi();
+  return PMPI_Comm_get_attr(comm, key, value, flag);
+}
 
 namespace horovod_tf {
 namespace {
@@ -136,6 +161,18 @@ TEST(MpiGroups, OverlappingGroupsAtTheSameTime_KeepTheirMessagesApart) {
   run(" of all ", GroupOf(world, 1, all));
   run(" of the ends ", GroupOf(world, 2, ends));
   for (std::thread& thread : threads) thread.join();
+}
+
+// Its ranks share memory, perhaps, in a job whose background thread alone may call MPI.
+TEST(MpiGroups, GroupThatIsNotUsed_DoesNotCallMpi) {
+  const std::shared_ptr<MpiWorld> world = OpenWorld();
+  const int before = CallsOfMpi().load();
+  {
+    const std::shared_ptr<MpiGroup> group = GroupOf(world, 1, {world->rank()});
+    const std::unique_ptr<Transport> transport = MakeMpiTransport(group);
+    const std::unique_ptr<CollectiveBackend> backend = MakeMpiBackend(group);
+  }
+  EXPECT_EQ(CallsOfMpi().load(), before);
 }
 
 TEST(MpiGroups, GroupWithoutATag_IsRefused) {

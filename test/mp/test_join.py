@@ -74,6 +74,29 @@ def test_average_of_sparse_integers_is_cut_toward_zero() -> None:
     assert reduced.values.numpy().tolist() == [[int(-7 / SIZE)]] * SIZE
 
 
+def test_gradients_of_rows_without_the_first_rank() -> None:
+    """What comes back is of this rank's rows, also where ranks before it bring none."""
+    here = list(range(SIZE))[-max(SIZE - 1, 1) :]
+    if RANK in here:
+        weight = tf.range(1.0, 1.0 + sum(rank + 1 for rank in here))
+        x = tf.Variable(tf.ones([RANK + 1]))
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(hvd.allgather(x) * weight)
+        begin = sum(rank + 1 for rank in here if rank < RANK)
+        np.testing.assert_allclose(tape.gradient(y, x), (len(here) * weight)[begin : begin + RANK + 1])
+        rows = 2 * SIZE + 1
+        share = np.array([max(0, (row - 1) // 2) for row in range(rows)])  # rank 0 has one row more
+        expected = np.where(np.isin(share, here), share + 1.0, 0.0)
+        for op, ranks in ((hvd.Sum, 1), (hvd.Average, len(here))):
+            x, z = tf.Variable(tf.ones([rows])), tf.Variable(tf.ones([rows]))
+            with tf.GradientTape() as tape:
+                grouped = hvd.grouped_reducescatter([z], op=op)[0]
+                y = tf.reduce_sum(hvd.reducescatter(x, op=op) + grouped) * (RANK + 1)
+            for gradient in tape.gradient(y, [x, z]):
+                np.testing.assert_allclose(gradient, expected / ranks, rtol=1e-6)
+    assert hvd.join() in range(SIZE)
+
+
 def test_gradient_of_a_sparse_average() -> None:
     def program(x: Any) -> Any:
         return tf.reduce_sum(hvd.allreduce(tf.IndexedSlices(x, tf.constant([RANK]), (SIZE, 1))).values)

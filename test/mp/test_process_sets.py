@@ -88,6 +88,16 @@ def test_what_is_no_set(what: Any) -> None:
         hvd.ProcessSet(what)
 
 
+@several_ranks
+def test_set_that_is_removed_by_its_number() -> None:
+    one = hvd.add_process_set([0])
+    assert one.process_set_id is not None
+    assert hvd.remove_process_set(hvd.ProcessSet.of_id(one.process_set_id))
+    assert one.process_set_id is None
+    assert hvd.add_process_set(one) is one
+    assert hvd.remove_process_set(one)
+
+
 def test_ranks_are_sorted_and_may_be_numpys() -> None:
     assert hvd.ProcessSet(np.array([3, 1])).ranks == [1, 3]
     assert hvd.ProcessSet(range(2)).ranks == [0, 1]

@@ -3,8 +3,6 @@
 #include <numeric>
 #include <utility>
 
-#include "horovod_tf/common/mpi/mpi_error.h"
-
 namespace horovod_tf {
 namespace {
 
@@ -40,10 +38,7 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> world)
 
 Status MpiGroup::Make(std::shared_ptr<MpiWorld> world, const RankGroup& some,
                       std::shared_ptr<MpiGroup>* group) {
-  const int* limit = nullptr;
-  int found = 0;
-  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_get_attr, world->control(), MPI_TAG_UB, &limit, &found);
-  const int most = found != 0 ? *limit : 32767;  // MPI's promise
+  const int most = world->highest_tag();
   if (some.id > most - kFirstTagOfGroups) {
     return Status::ResourceExhausted("this MPI has " + std::to_string(most) +
                                      " tags, one for each process set of a job");

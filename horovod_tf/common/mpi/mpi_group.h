@@ -32,7 +32,7 @@ class MpiGroup {
  public:
   // All of them.
   explicit MpiGroup(std::shared_ptr<MpiWorld> world);
-  // Some. ResourceExhausted if this MPI has no tag for it.
+  // Some. ResourceExhausted if this MPI has no tag for it. Does not call MPI.
   static Status Make(std::shared_ptr<MpiWorld> world, const RankGroup& some,
                      std::shared_ptr<MpiGroup>* group);
 

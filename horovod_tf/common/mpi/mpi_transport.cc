@@ -96,8 +96,10 @@ class MpiTransport final : public Transport {
   Status own_cause_ HVD_GUARDED_BY(mutex_);  // not OK: to be told to the peers
 };
 
-// The driving thread has ended: what it did not come to is done here.
+// The driving thread has ended: what it did not come to is done here. Where there never was one,
+// as another transport took its place, MPI is not called: perhaps only one thread may do that.
 MpiTransport::~MpiTransport() {
+  if (driver_.load(std::memory_order_acquire) == std::thread::id() && health().ok()) return;
   const Clock& clock = Clock::Real();
   const TimePoint start = clock.Now();
   Duration pause = kFirstPause;

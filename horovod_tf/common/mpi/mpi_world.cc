@@ -281,6 +281,7 @@ Status MpiWorld::Join(const std::vector<int>& members, StartProgress& progress) 
   HVD_RETURN_IF_ERROR(Duplicate(deadline, control_, &data_));
   HVD_MPI_RETURN_IF_ERROR(MPI_Comm_rank, control_, &rank_);
   HVD_MPI_RETURN_IF_ERROR(MPI_Comm_size, control_, &size_);
+  HVD_RETURN_IF_ERROR(FindHighestTag());
   progress.Enter("the end of the job before");
   HVD_RETURN_IF_ERROR(FreeLastJob(deadline));
   progress.Enter("the exchange of hosts");
@@ -304,6 +305,15 @@ Status MpiWorld::FindHost(TimePoint deadline) {
   HVD_RETURN_IF_ERROR(GatherBefore(deadline, data_, own, &hosts));
   const auto first = std::find(hosts.begin(), hosts.end(), own) - hosts.begin();
   host_ = own.substr(0, own.find('\n')) + "#" + std::to_string(first);
+  return Status::Ok();
+}
+
+// Now, as process sets may be made where MPI allows only one thread at a time to call it.
+Status MpiWorld::FindHighestTag() {
+  const int* limit = nullptr;
+  int found = 0;
+  HVD_MPI_RETURN_IF_ERROR(MPI_Comm_get_attr, control_, MPI_TAG_UB, &limit, &found);
+  if (found != 0) highest_tag_ = *limit;
   return Status::Ok();
 }
 

@@ -45,6 +45,7 @@ class MpiWorld {
 
   MPI_Comm control() const { return control_; }  // messages
   MPI_Comm data() const { return data_; }        // tensors' bytes
+  int highest_tag() const { return highest_tag_; }
 
   // The communicators are not to be freed (see the destructor), nor MPI to be finalised.
   void MarkFailed();
@@ -53,6 +54,7 @@ class MpiWorld {
   MpiWorld() = default;
   Status Join(const std::vector<int>& members, StartProgress& progress);
   Status FindHost(TimePoint deadline);
+  Status FindHighestTag();
   Status FreeLastJob(TimePoint deadline);
 
   int rank_ = 0;
@@ -60,6 +62,7 @@ class MpiWorld {
   std::string host_;
   std::string library_;
   bool threads_supported_ = false;
+  int highest_tag_ = 32767;  // MPI's promise
   std::atomic<bool> failed_{false};
   std::vector<int> members_;  // of MPI's world; empty: all
   int job_ = 0;               // from 1 when it is open

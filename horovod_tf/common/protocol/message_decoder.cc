@@ -360,10 +360,18 @@ class Decoder {
       const bool is_root = Info(definition.common.kind).has_root &&
                            static_cast<std::uint32_t>(definition.common.root_rank) == rank;
       const bool has_rows = !definition.first_dims.empty() && definition.first_dims[rank] != 0;
-      if (is_root || has_rows) {
+      if (is_root || has_rows || Exchanges(definition.splits, rank)) {
         reader_.Fail("rank " + std::to_string(rank) + " is absent and brings something");
       }
     }
+  }
+
+  // Whether any rows go to this rank or come from it.
+  static bool Exchanges(const SplitsOfRanks& splits, std::size_t rank) {
+    for (std::size_t other = 0; other < splits.size(); ++other) {
+      if (splits[rank][other] != 0 || splits[other][rank] != 0) return true;
+    }
+    return false;
   }
 
   void CheckSize(std::size_t size, std::size_t expected) {

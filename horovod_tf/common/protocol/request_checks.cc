@@ -185,7 +185,13 @@ Status CheckRequestsOf(const std::vector<int>& ranks, const std::vector<Request>
     const int rank = ranks[static_cast<std::size_t>(found - requests.begin())];
     return Status::FailedPrecondition(NameFirst(check.text(first, *found, rank), ranks.front()));
   }
-  // Each rank's rows are representable; those of all ranks together need not be.
+  return Status::Ok();
+}
+
+// Each rank's rows are representable; those of all ranks together need not be. `requests` are those
+// of all ranks.
+Status CheckSizes(const std::vector<Request>& requests) {
+  const Request& first = requests.front();
   Status status;
   if (Gathers(first)) status = ValidateGatheredSize(first, FirstDims(requests));
   if (Splits(first)) status = ValidateExchangedSizes(Define(requests));
@@ -205,7 +211,8 @@ Request Nothing(const Request& first) {
 Status CheckRequests(const std::vector<Request>& requests) {
   std::vector<int> ranks(requests.size());
   std::iota(ranks.begin(), ranks.end(), 0);
-  return CheckRequestsOf(ranks, requests);
+  HVD_RETURN_IF_ERROR(CheckRequestsOf(ranks, requests));
+  return CheckSizes(requests);
 }
 
 Status AgreeWithout(const std::vector<std::uint32_t>& absent, std::vector<Request> requests,
@@ -238,6 +245,7 @@ Status AgreeWithout(const std::vector<std::uint32_t>& absent, std::vector<Reques
     }
   }
   for (const std::uint32_t rank : absent) requests[rank] = Nothing(first);
+  HVD_RETURN_IF_ERROR(CheckSizes(requests));
   *definition = Define(requests);
   definition->absent = absent;
   return Status::Ok();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "horovod_tf/common/base/mutex.h"
@@ -76,8 +77,13 @@ Status GatherInJob(Runtime& job, const std::string& mine, std::vector<std::strin
   HVD_RETURN_IF_ERROR(gathering->Await());
   WireReader reader(gathering->all());
   all->clear();
-  for (int rank = 0; rank < job.topology().size; ++rank) all->emplace_back(reader.String());
-  return reader.status();
+  while (reader.ok() && !reader.AtEnd()) all->emplace_back(reader.String());
+  HVD_RETURN_IF_ERROR(reader.status());
+  if (all->size() == static_cast<std::size_t>(job.topology().size)) return Status::Ok();
+  return Status::FailedPrecondition(
+      "only " + std::to_string(all->size()) + " of " + std::to_string(job.topology().size) +
+      " ranks have come to add or remove a process set: the others have no more data and wait in "
+      "join(), which all ranks have to leave first");
 }
 
 // What a rank says in one round.

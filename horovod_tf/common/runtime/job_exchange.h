@@ -13,7 +13,8 @@
 namespace horovod_tf {
 
 // Everybody's bytes to everybody, by rank. All ranks of the job call it, one call at a time. An
-// error is one on all ranks. REQUIRES: not on a guest's thread (guest.h).
+// error is one on all ranks: FailedPrecondition if some have joined, which bring nothing. REQUIRES:
+// not on a guest's thread (guest.h).
 Status GatherInJob(Runtime& job, const std::string& mine, std::vector<std::string>* all);
 
 // The steps that some ranks of a job, the members, take together before they are a process set.
