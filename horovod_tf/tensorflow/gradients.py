@@ -101,9 +101,7 @@ def _reducescatter_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
 @tf.RegisterGradient("HorovodGroupedReducescatter")
 def _grouped_reducescatter_grad(op: tf.Operation, *grads: tf.Tensor | None) -> list[tf.Tensor | None]:
     """The same for each tensor of a group; None for what nothing depends on."""
-    return [
-        None if grad is None else _rows_of_all_ranks(op, tensor, grad) for tensor, grad in zip(op.inputs, grads)
-    ]
+    return [None if grad is None else _rows_of_all_ranks(op, tensor, grad) for tensor, grad in zip(op.inputs, grads)]
 
 
 @tf.RegisterGradient("HorovodBroadcast")
