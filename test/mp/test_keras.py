@@ -183,6 +183,23 @@ def test_what_is_no_keras_optimizer_is_refused() -> None:
         hvd_keras.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0))
 
 
+@every_generation
+@pytest.mark.parametrize("passes", [1, 2])
+def test_by_the_name_for_optimizers_of_graphs(optimizers: Any, passes: int) -> None:
+    inner = optimizers.SGD(1.0)
+    optimizer = hvd.DistributedOptimizer(inner, op=hvd.Sum, backward_passes_per_step=passes)
+    assert optimizer is inner
+    weight = tf.Variable([0.0])
+    for _ in range(passes):
+        optimizer.apply_gradients([(tf.constant([RANK + 1.0]), weight)])
+    np.testing.assert_allclose(weight, [-passes * SIZE * (SIZE + 1) / 2])
+
+
+def test_what_is_no_optimizer_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"builtins\.list is neither an optimizer of tf\.compat\.v1\.train nor one of"):
+        hvd.DistributedOptimizer([])
+
+
 @pytest.mark.skipif(KERAS_3, reason="Keras 3 has no get_gradients")
 def test_get_gradients_averages_once() -> None:
     optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.5))
