@@ -11,7 +11,9 @@ from horovod_tf.common.basics import mpi_threads_supported as mpi_threads_suppor
 from horovod_tf.common.basics import rank as rank
 from horovod_tf.common.basics import shutdown as shutdown
 from horovod_tf.common.basics import size as size
+from horovod_tf.common.basics import start_timeline as start_timeline
 from horovod_tf.common.basics import status as status
+from horovod_tf.common.basics import stop_timeline as stop_timeline
 from horovod_tf.common.builds import ccl_built as ccl_built
 from horovod_tf.common.builds import cuda_built as cuda_built
 from horovod_tf.common.builds import ddl_built as ddl_built
@@ -39,5 +41,6 @@ from horovod_tf.tensorflow.compression import Compression as Compression
 from horovod_tf.tensorflow.functions import broadcast_variables as broadcast_variables
 from horovod_tf.tensorflow.objects import allgather_object as allgather_object
 from horovod_tf.tensorflow.objects import broadcast_object as broadcast_object
+from horovod_tf.tensorflow.reductions import Adasum as Adasum
 from horovod_tf.tensorflow.reductions import Average as Average
 from horovod_tf.tensorflow.reductions import Sum as Sum

@@ -17,6 +17,7 @@ from horovod_tf.keras.state import (
     scale_momentum,
     set_learning_rate,
     variables_of,
+    weights_so_far,
 )
 from horovod_tf.tensorflow.objects import allgather_object
 
@@ -55,7 +56,7 @@ class BroadcastGlobalVariablesCallback(_Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Broadcasts the weights that there are."""
         if not self._done:
-            self._broadcast(self.model.weights)
+            self._broadcast(weights_so_far(self.model))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Broadcasts all, once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -66,6 +67,7 @@ class _Averaging:
 
     # Of the class, so that one made from the configuration averages too.
     _hvd_settings: _Settings
+    _hvd_plain: type
     _hvd_own: _State | None = None
 
     def _hvd_state(self) -> _State:
@@ -74,6 +76,19 @@ class _Averaging:
             object.__setattr__(self, "_hvd_own", _State(self._hvd_settings))
         assert self._hvd_own is not None
         return self._hvd_own
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """One that averages, too: Keras 3 copies what it would save, which is the plain optimizer."""
+        averaging, own = type(self), self.__dict__.pop("_hvd_own", None)
+        self.__class__ = averaging._hvd_plain
+        try:
+            copied: Any = copy.deepcopy(self, memo)
+        finally:
+            self.__class__ = averaging
+            if own is not None:
+                object.__setattr__(self, "_hvd_own", own)
+        copied.__class__ = averaging
+        return copied
 
     def register_local_var(self, var: Any) -> None:
         """Makes `var` this rank's own: its gradients are not averaged."""
@@ -200,6 +215,7 @@ def _averaging(optimizer: Any, name: str | None, settings: Callable[[str], _Sett
     members = {
         "__module__": base.__module__,
         "__doc__": base.__doc__,
+        "_hvd_plain": base,
         "_hvd_settings": settings(f"{name or 'Distributed' + base.__name__}_Allreduce"),
     }
     optimizer.__class__ = type(base.__name__, (*offered.values(), base), members)

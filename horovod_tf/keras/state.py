@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
 
 from horovod_tf.tensorflow.functions import broadcast_variables
+
+_KERAS_3: Final = hasattr(tf.keras.optimizers.SGD, "apply")
+_GENERATIONS: Final = [tf.keras.optimizers] if _KERAS_3 else [tf.keras.optimizers, tf.keras.optimizers.legacy]
+_RATE_IN_MOMENTUM: Final = tuple(kind for one in _GENERATIONS for kind in (one.SGD, one.RMSprop))
+
+
+def weights_so_far(model: Any) -> list[Any]:
+    """The model's weights; none where its first batch makes them."""
+    try:
+        return list(model.weights)
+    except ValueError:  # what Keras 2 says then
+        return []
 
 
 def variables_of(optimizer: Any) -> list[Any]:
@@ -38,13 +50,20 @@ def _set(variable: Any, value: Any) -> None:
         tf.keras.backend.set_value(variable, value)
 
 
+def _innermost(optimizer: Any) -> Any:
+    """The one that a loss scaling optimizer scales for."""
+    while hasattr(optimizer, "inner_optimizer"):
+        optimizer = optimizer.inner_optimizer
+    return optimizer
+
+
 def refuse_schedule(optimizer: Any) -> None:
     """Whether the learning rate may be set.
 
     Raises:
         ValueError: a schedule decides.
     """
-    rate = optimizer.get_config()["learning_rate"]
+    rate = _innermost(optimizer).get_config().get("learning_rate")
     if isinstance(rate, dict):
         raise ValueError(
             f"the optimizer's learning rate is decided by its {rate['class_name']}: give it a number, or leave this "
@@ -63,8 +82,14 @@ def set_learning_rate(optimizer: Any, rate: float) -> None:
 
 
 def scale_momentum(optimizer: Any, factor: float) -> None:
-    """Multiplies what steps have left behind for the next: nothing, where the optimizer has no momentum."""
-    left = getattr(optimizer, "momentums", None)
+    """Multiplies what steps have left behind for the next: nothing, where the optimizer has no momentum.
+
+    Only of SGD and RMSprop, whose momentum has the learning rate in it: that of Adam, Lion or Muon has not.
+    """
+    optimizer = _innermost(optimizer)
+    if not isinstance(optimizer, _RATE_IN_MOMENTUM):
+        return
+    left = getattr(optimizer, "momentums", None) or getattr(optimizer, "_momentums", None)  # of SGD, of RMSprop
     if left is None and hasattr(optimizer, "get_slot_names") and "momentum" in optimizer.get_slot_names():
         # Keras 2's legacy optimizers, whose momentum may be 0 and then has no slots.
         left = [one for one in variables_of(optimizer) if one.name.partition(":")[0].endswith("/momentum")]

@@ -10,13 +10,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
 
 from horovod_tf.tensorflow.grouping import key_of
 
 _v1: Any = tf.compat.v1
+
+_NONE_IN_SOME_PASSES: Final = (
+    "the gradients of some variables are None in some passes of one step and not in others, and what was added up for "
+    "these would be lost. Ask for zeros instead of None, "
+    "tape.gradient(..., unconnected_gradients=tf.UnconnectedGradients.ZERO), or give only variables that have "
+    "gradients in every pass"
+)
 
 
 def _local_variable(like: tf.TensorSpec, name: str) -> Any:
@@ -173,13 +180,15 @@ class LocalGradientAggregationHelper:
         self._factor = 1.0 / backward_passes_per_step if average_aggregated_gradients else 1.0
         self._name = name
         self._done: Any = None  # passes of this step; a variable
+        self._given: Any = None  # which gradients the last pass had: a number in the list; a variable
+        self._kinds_given: list[tuple[bool, ...]] = []
         self._kept: dict[int, Any] = {}
         self._is_last: Any = None
 
     @property
     def variables(self) -> list[Any]:
         """The counter and the sums, as far as they have been needed."""
-        return [one for one in [self._done] if one is not None] + [
+        return [one for one in [self._done, self._given] if one is not None] + [
             variable for kept in self._kept.values() for variable in kept.variables
         ]
 
@@ -189,6 +198,8 @@ class LocalGradientAggregationHelper:
             if self._done is None:
                 with tf.device("/cpu:0"):  # what decides which branch is taken is read there
                     self._done = _local_variable(tf.TensorSpec([], tf.int32), "passes")
+                    if not v1_graph():  # whose passes are all built by one call
+                        self._given = _local_variable(tf.TensorSpec([], tf.int32), "given")
         places: list[Any] = []
         for place, (gradient, variable) in enumerate(zip(gradients, variables)):
             if gradient is None:
@@ -207,6 +218,21 @@ class LocalGradientAggregationHelper:
             places.append(self._kept[key])
         return places
 
+    def _checked(self, done: Any, gradients: Sequence[Any]) -> Any:
+        """`done`, if this pass has gradients for the variables for which the step's passes before it had some."""
+        if self._given is None:
+            return done
+        given = tuple(gradient is not None for gradient in gradients)
+        if given not in self._kinds_given:
+            self._kinds_given.append(given)
+        number = self._kinds_given.index(given)
+        as_before = tf.logical_or(tf.equal(done, 0), tf.equal(self._given.read_value(), number))
+        check = tf.debugging.Assert(as_before, [_NONE_IN_SOME_PASSES])
+        with tf.control_dependencies([] if check is None else [check]):
+            noted = self._given.assign(number, read_value=False)
+        with tf.control_dependencies([] if noted is None else [noted]):
+            return tf.identity(done)
+
     def _pass(
         self,
         gradients: Sequence[Any],
@@ -221,7 +247,7 @@ class LocalGradientAggregationHelper:
         places = self._build(gradients, variables)
         pairs = [(kept, gradient) for kept, gradient in zip(places, gradients) if kept is not None]
         with tf.device("/cpu:0"):
-            done = self._done.read_value()
+            done = self._checked(self._done.read_value(), gradients)
             self._is_last = tf.equal(done, self._passes - 1)
 
         def last() -> list[Any]:

@@ -19,13 +19,19 @@ def broadcast_into(
     return variable.assign(broadcast(tf.convert_to_tensor(variable), root_rank, name, process_set=process_set))
 
 
-def broadcast_variables(variables: Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> Any:
+def broadcast_variables(
+    variables: Iterable[Any],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
+    inplace: bool = False,
+) -> Any:
     """Assigns every variable the value that rank `root_rank` has.
 
     Args:
         variables: The same on all ranks, with the same names, types and shapes.
         root_rank: The same on all ranks; also in a process set a rank of the job.
         process_set: Whose ranks; this one must be among them.
+        inplace: Of no use: values go from tensor to variable either way.
 
     Returns:
         In a graph, the operation that does it. Eager: None, it is done.
@@ -33,6 +39,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int, process_set: P
     Raises:
         tf.errors.FailedPreconditionError: when it runs: ranks disagree, or `init()` has not been called.
     """
+    del inplace
     assigned = [broadcast_into(variable, root_rank, process_set=process_set) for variable in variables]
     return None if tf.executing_eagerly() else tf.group(*assigned)
 

@@ -114,9 +114,15 @@ def _normalize_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 
-def _default_name(kind: str, tensor: tf.Tensor) -> str:
-    """What an operation is named by in a graph if it is given no name."""
-    return f"{kind}_{_normalize_name(tensor.name)}"
+def _default_name(kind: str, tensor: Any) -> str:
+    """What an operation is named by in a graph if it is given no name.
+
+    What a `tf.function` has found outside has a number for a name, which counts what this process has made before:
+    another rank may have another. So it is called "captured", and these are counted in the order of the program.
+    """
+    tensor = tf.convert_to_tensor(tensor)
+    is_number = re.fullmatch(r"(.*/)?\d+(_\d+)?:\d+", tensor.name)
+    return f"{kind}_captured" if is_number else f"{kind}_{_normalize_name(tensor.name)}"
 
 
 def _run(op: Any, kind: str, tensor: Any, name: str | None, **attributes: Any) -> Any:

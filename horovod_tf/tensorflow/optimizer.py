@@ -1,8 +1,9 @@
-"""The optimizer for graph mode."""
+"""The optimizer: of graph mode; that of Keras is elsewhere."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,76 +18,30 @@ from horovod_tf.tensorflow.mpi_ops import ProcessSet, global_process_set
 from horovod_tf.tensorflow.reductions import Average
 
 
-class DistributedOptimizer(tf.compat.v1.train.Optimizer):
-    """A `tf.compat.v1.train.Optimizer` that averages gradients over all ranks before another one applies them.
+class GraphOptimizer(tf.compat.v1.train.Optimizer):
+    """What `DistributedOptimizer` makes of a `tf.compat.v1.train.Optimizer`.
 
-    Everything else is the wrapped optimizer's: attributes that only its class has, slots, and what checkpoints and
+    All but the averages is the wrapped optimizer's: attributes that only its class has, slots, and what checkpoints and
     other wrappers ask of an optimizer. The name is this one's own.
-
-    What is done with gradients between `compute_gradients` and `apply_gradients`, clipping for instance, is done with
-    the averages.
     """
 
     def __init__(
         self,
         optimizer: Any,
-        name: str | None = None,
-        use_locking: bool = False,
-        device_dense: str = "",
-        device_sparse: str = "",
-        compression: type[Compressor] = Compression.none,
-        sparse_as_dense: bool | str = False,
-        backward_passes_per_step: int = 1,
-        op: int = Average,
-        gradient_predivide_factor: float = 1.0,
-        average_aggregated_gradients: bool = False,
-        num_groups: int = 0,
-        groups: Groups = None,
-        process_set: ProcessSet = global_process_set,
-        scale_local_gradients: bool = True,
+        name: str | None,
+        use_locking: bool,
+        reduction: GradientReduction,
+        passes: tuple[int, bool],
+        scale_local_gradients: bool,
     ) -> None:
-        """Wraps `optimizer`.
-
-        Args:
-            optimizer: Computes and applies the gradients.
-            name: "Distributed" and the optimizer's class by default. The averages are under "<name>_Allreduce".
-            use_locking: As of every Optimizer.
-            device_dense: This and all that is not here: as `gradient_reduction.GradientReduction` has them.
-            device_sparse: See there.
-            compression: See there.
-            sparse_as_dense: See there.
-            backward_passes_per_step: N: gradients are added up on each rank in N passes. In the last of them the sums
-                are averaged over all ranks and applied; in the others no variable moves, and `global_step` neither. In
-                a graph, `tf.compat.v1.local_variables_initializer` makes the sums ready.
-            op: See there.
-            gradient_predivide_factor: See there.
-            average_aggregated_gradients: Whether the sums are divided by N.
-            num_groups: The older name of groups.
-            groups: See there.
-            process_set: See there. Ranks that are not in it apply their own gradients.
-            scale_local_gradients: Whether gradients of variables of `register_local_var` are divided by the number of
-                ranks.
-
-        Raises:
-            ValueError: op and gradient_predivide_factor do not go together, groups is neither a number nor lists of
-                variables, or backward_passes_per_step is not a positive whole number.
-        """
+        """Wraps `optimizer`; `passes` are their number in a step, and whether sums are divided by it."""
         # Not what Optimizer makes, slots for instance: there is one state, the wrapped optimizer's.
         self._name = name or f"Distributed{type(optimizer).__name__}"
         self._use_locking = use_locking
         self._optimizer = optimizer
-        self._reduction = GradientReduction(
-            device_dense,
-            device_sparse,
-            compression,
-            sparse_as_dense,
-            op,
-            gradient_predivide_factor,
-            groups_argument(groups, num_groups),
-            process_set,
-        )
-        self._local = LocalVariables(scale=scale_local_gradients, process_set=process_set)
-        self._passes = (backward_passes_per_step, average_aggregated_gradients)
+        self._reduction = reduction
+        self._local = LocalVariables(scale=scale_local_gradients, process_set=reduction.process_set)
+        self._passes = passes
         self._aggregations: dict[tuple[int, ...], LocalGradientAggregationHelper] = {}
         self._new_aggregation()
 
@@ -168,7 +123,7 @@ class DistributedOptimizer(tf.compat.v1.train.Optimizer):
 
 
 def _delegated_method(name: str, inherited: Any) -> Callable[..., Any]:
-    def call(self: DistributedOptimizer, *args: Any, **kwargs: Any) -> Any:
+    def call(self: GraphOptimizer, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._optimizer, name)(*args, **kwargs)
 
     return functools.update_wrapper(call, inherited)
@@ -182,10 +137,85 @@ def _delegate_inherited() -> None:
     """
     for name, member in vars(tf.compat.v1.train.Optimizer).items():
         if name.startswith("_") and not name.startswith("__") and callable(member):
-            setattr(DistributedOptimizer, name, _delegated_method(name, member))
+            setattr(GraphOptimizer, name, _delegated_method(name, member))
     makes_state = "_maybe_initialize_trackable"
     inherited = getattr(tf.compat.v1.train.Optimizer, makes_state)
-    setattr(DistributedOptimizer, makes_state, _delegated_method(makes_state, inherited))
+    setattr(GraphOptimizer, makes_state, _delegated_method(makes_state, inherited))
 
 
 _delegate_inherited()
+
+
+def DistributedOptimizer(  # noqa: N802 - the reference system's name
+    optimizer: Any,
+    name: str | None = None,
+    use_locking: bool = False,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    sparse_as_dense: bool | str = False,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """A `tf.compat.v1.train.Optimizer` that averages gradients over all ranks before another one applies them.
+
+    What is done with gradients between `compute_gradients` and `apply_gradients`, clipping for instance, is done with
+    the averages. An optimizer of Keras is given to `horovod_tf.keras.DistributedOptimizer`, which says what it returns.
+
+    Args:
+        optimizer: Computes and applies the gradients.
+        name: "Distributed" and the optimizer's class by default. The averages are under "<name>_Allreduce".
+        use_locking: As of every Optimizer; of no use for one of Keras.
+        device_dense: This and all that is not here: as `gradient_reduction.GradientReduction` has them.
+        device_sparse: See there.
+        compression: See there.
+        sparse_as_dense: See there.
+        backward_passes_per_step: N: gradients are added up on each rank in N passes. In the last of them the sums are
+            averaged over all ranks and applied; in the others no variable moves, and `global_step` neither. In a
+            graph, `tf.compat.v1.local_variables_initializer` makes the sums ready.
+        op: See there.
+        gradient_predivide_factor: See there.
+        average_aggregated_gradients: Whether the sums are divided by N.
+        num_groups: The older name of groups.
+        groups: See there.
+        process_set: See there. Ranks that are not in it apply their own gradients.
+        scale_local_gradients: Whether gradients of variables of `register_local_var` are divided by the number of
+            ranks.
+
+    Raises:
+        ValueError: this is no optimizer; op and gradient_predivide_factor do not go together; groups is neither a
+            number nor lists of variables; or backward_passes_per_step is not a positive whole number.
+    """
+    groups = groups_argument(groups, num_groups)
+    if not isinstance(optimizer, tf.compat.v1.train.Optimizer) and hasattr(optimizer, "from_config"):
+        # Only then: Keras takes seconds to import.
+        return importlib.import_module("horovod_tf.keras.optimizer").DistributedOptimizer(
+            optimizer,
+            name,
+            device_dense,
+            device_sparse,
+            compression,
+            sparse_as_dense,
+            gradient_predivide_factor,
+            op,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            groups=groups,
+            process_set=process_set,
+            scale_local_gradients=scale_local_gradients,
+        )
+    if not all(hasattr(optimizer, method) for method in ("compute_gradients", "apply_gradients")):
+        kind = type(optimizer)
+        raise ValueError(
+            f"{kind.__module__}.{kind.__name__} is neither an optimizer of tf.compat.v1.train nor one of Keras"
+        )
+    options = (device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor)
+    reduction = GradientReduction(*options, groups, process_set)
+    passes = (backward_passes_per_step, average_aggregated_gradients)
+    return GraphOptimizer(optimizer, name, use_locking, reduction, passes, scale_local_gradients)

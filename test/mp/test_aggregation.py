@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -299,3 +300,32 @@ def test_sparse_and_dense_in_turns() -> None:
     helper.compute_gradients([tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([4, 2]))], [table])
     with pytest.raises(ValueError, match=r"table:0 is sparse in some passes and dense in others|table is sparse"):
         helper.compute_gradients([tf.ones((4, 2))], [table])
+
+
+@every_generation
+@pytest.mark.parametrize("mode", ["eager", "function"])
+def test_gradients_that_are_none_in_some_passes_are_not_lost_without_a_word(optimizers: Any, mode: str) -> None:
+    one, two = tf.Variable([0.0]), tf.Variable([0.0])
+    optimizer = hvd_keras.DistributedOptimizer(optimizers.SGD(1.0), backward_passes_per_step=2)
+
+    def first() -> None:
+        optimizer.apply_gradients([(tf.ones(1), one), (tf.ones(1), two)])
+
+    def second() -> None:
+        optimizer.apply_gradients([(tf.ones(1), one), (None, two)])
+
+    both, only = (tf.function(first), tf.function(second)) if mode == "function" else (first, second)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras', of gradients that do not exist
+        both()
+        with pytest.raises(tf.errors.InvalidArgumentError, match="unconnected_gradients"):
+            only()
+        np.testing.assert_array_equal([one.numpy(), two.numpy()], [[0.0], [0.0]])
+        both()
+        np.testing.assert_array_equal([one.numpy(), two.numpy()], [[-2.0], [-2.0]])
+        for _ in range(2):  # not in a step of its own
+            only()
+        np.testing.assert_array_equal([one.numpy(), two.numpy()], [[-4.0], [-2.0]])
+        only()
+        with pytest.raises(tf.errors.InvalidArgumentError, match="unconnected_gradients"):
+            both()

@@ -151,3 +151,38 @@ def test_compiler_that_does_not_know_the_operations_says_which() -> None:
     with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.UnimplementedError), match="HorovodAllreduce"):
         program(tf.ones(3))
     assert_same(mpi_ops._allreduce(values((3,), tf.int32)).numpy(), summed((3,), tf.int32))
+
+
+def test_tensors_from_outside_of_a_function() -> None:
+    """Their names are numbers of TensorFlow's, and each rank has made another number of things before."""
+    kept = [tf.Variable(float(place)) for place in range(3 * RANK + 1)]
+    one, two = tf.constant([1.0, 2.0]) * len(kept), tf.ones([2], tf.int32)
+    rows = tf.IndexedSlices(tf.constant([[1.0 + RANK]]), tf.constant([1], tf.int64), tf.constant([3, 1], tf.int64))
+
+    @tf.function
+    def program() -> Any:
+        wide = hvd.Compression.fp16
+        return (
+            hvd.allreduce(one, op=hvd.Sum),
+            hvd.allreduce(two, op=hvd.Sum),
+            hvd.grouped_allreduce([one, two], op=hvd.Sum),
+            hvd.allgather(one),
+            hvd.broadcast(one, 0),
+            hvd.reducescatter(tf.ones([SIZE]), op=hvd.Sum),
+            hvd.allreduce(one, op=hvd.Sum, compression=wide),
+            tf.cond(two[0] > 0, lambda: hvd.allreduce(one, op=hvd.Sum), lambda: one),
+            tf.convert_to_tensor(hvd.allreduce(rows, op=hvd.Sum)),
+        )
+
+    lengths = [3 * rank + 1 for rank in range(SIZE)]
+    total: Any = np.array([1.0, 2.0]) * sum(lengths)
+    for _ in range(2):
+        first, second, group, every, root, mine, halves, branch, table = program()
+        for sums in (first, group[0], halves, branch):
+            np.testing.assert_array_equal(sums, total)
+        for counts in (second, group[1]):
+            np.testing.assert_array_equal(counts, [SIZE, SIZE])
+        np.testing.assert_array_equal(every, [factor * length for length in lengths for factor in (1, 2)])
+        np.testing.assert_array_equal(root, [1.0, 2.0])
+        np.testing.assert_array_equal(mine, [SIZE])
+        np.testing.assert_array_equal(table, [[0.0], [SIZE * (SIZE + 1) / 2], [0.0]])

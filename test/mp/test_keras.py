@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,34 @@ def test_schedule_of_the_learning_rate_is_kept(optimizers: Any) -> None:
 def test_what_is_no_keras_optimizer_is_refused() -> None:
     with pytest.raises(ValueError, match=r"GradientDescentOptimizer is not a Keras optimizer"):
         hvd_keras.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0))
+
+
+def test_copy_averages_too() -> None:
+    """Keras 2 has only its legacy optimizers copied."""
+    optimizers = OPTIMIZERS[-1]
+    optimizer = hvd_keras.DistributedOptimizer(optimizers.SGD(1.0), op=hvd.Sum)
+    for one in (copy.deepcopy(optimizer), optimizer):
+        weight = tf.Variable([0.0])
+        one.apply_gradients([(tf.constant([RANK + 1.0]), weight)])
+        np.testing.assert_allclose(weight, [-SIZE * (SIZE + 1) / 2])
+        assert type(one).__name__ == "SGD"
+
+
+@every_generation
+@pytest.mark.parametrize("passes", [1, 2])
+def test_by_the_name_for_optimizers_of_graphs(optimizers: Any, passes: int) -> None:
+    inner = optimizers.SGD(1.0)
+    optimizer = hvd.DistributedOptimizer(inner, op=hvd.Sum, backward_passes_per_step=passes)
+    assert optimizer is inner
+    weight = tf.Variable([0.0])
+    for _ in range(passes):
+        optimizer.apply_gradients([(tf.constant([RANK + 1.0]), weight)])
+    np.testing.assert_allclose(weight, [-passes * SIZE * (SIZE + 1) / 2])
+
+
+def test_what_is_no_optimizer_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"builtins\.list is neither an optimizer of tf\.compat\.v1\.train nor one of"):
+        hvd.DistributedOptimizer([])
 
 
 @pytest.mark.skipif(KERAS_3, reason="Keras 3 has no get_gradients")

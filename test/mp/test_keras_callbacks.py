@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import horovod_tf.tensorflow.keras as hvd
-from horovod_tf.keras.state import value_of, variables_of
+from horovod_tf.keras.state import scale_momentum, value_of, variables_of
 from tensorflow_support import RANK, SIZE, several_ranks, v1
 
 # Keras itself, when it saves and sets weights, with NumPy 2.
@@ -184,6 +184,49 @@ def test_what_is_left_of_earlier_steps_is_changed_as_the_rate_is(optimizers: Any
             left = 0.5 * left - rate
             weight += left
     np.testing.assert_allclose(model.get_weights()[0], [[weight]], rtol=1e-5)
+
+
+@every_generation
+def test_rate_and_momentum_inside_of_loss_scaling(optimizers: Any) -> None:
+    inner = optimizers.SGD(0.5, momentum=0.5)
+    scaled = tf.keras.mixed_precision.LossScaleOptimizer(inner)
+    model = model_of(scaled)
+    schedule = hvd.callbacks.LearningRateScheduleCallback(0.5, 0.5, start_epoch=1)
+    fit(model, [hvd.callbacks.BroadcastGlobalVariablesCallback(0), schedule])
+    before = [value_of(one) for one in variables_of(inner) if np.ndim(value_of(one))]
+    assert any(one.any() for one in before)
+    schedule.on_epoch_begin(2)
+    assert float(value_of(inner.learning_rate)) == 0.25
+    after = [value_of(one) for one in variables_of(inner) if np.ndim(value_of(one))]
+    for one, other in zip(before, after):
+        np.testing.assert_allclose(other, one / 2, rtol=1e-6)
+    decay = optimizers.schedules.ExponentialDecay(0.1, 10, 0.5) if hasattr(optimizers, "schedules") else None
+    if decay is not None:
+        scaled = tf.keras.mixed_precision.LossScaleOptimizer(optimizers.SGD(decay))
+        with pytest.raises(ValueError, match="ExponentialDecay"):
+            fit(model_of(scaled), [schedule])
+
+
+@every_generation
+@pytest.mark.parametrize("kind", ["SGD", "RMSprop", "Adam"])
+def test_momentum_that_has_the_rate_in_it(optimizers: Any, kind: str) -> None:
+    optimizer = getattr(optimizers, kind)(0.5, **({} if kind == "Adam" else {"momentum": 0.5}))
+    optimizer.apply_gradients([(tf.ones([2]), tf.Variable([1.0, 2.0]))])
+    before = [value_of(one) for one in variables_of(optimizer)]
+    scale_momentum(optimizer, 2.0)
+    after = [value_of(one) for one in variables_of(optimizer)]
+    changed = [(one, other) for one, other in zip(before, after) if not np.array_equal(one, other)]
+    assert len(changed) == (0 if kind == "Adam" else 1)
+    for one, other in changed:
+        np.testing.assert_allclose(other, 2 * one, rtol=1e-6)
+
+
+@every_generation
+def test_model_that_its_first_batch_builds(optimizers: Any) -> None:
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile(hvd.DistributedOptimizer(optimizers.SGD(0.1)), loss="mse", **SETTINGS)
+    fit(model, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+    assert_equal_on_all_ranks(state_of(model))
 
 
 def test_what_callbacks_cannot_do_is_an_error() -> None:

@@ -42,7 +42,7 @@ def look_up(module: object, name: str) -> object:
 @pytest.mark.parametrize(("module", "name", "parameters", "state"), rows(), ids=lambda one: str(one)[:40])
 def test_name_is_as_the_table_says(module: ModuleType, name: str, parameters: str | None, state: str) -> None:
     assert state in STATES
-    if state == "not yet" or name == "elastic":
+    if state == "not yet" or name in {"elastic", "callbacks.BestModelCheckpoint"}:
         assert not hasattr(module, name)
         return
     what = look_up(module, name)

@@ -1,5 +1,6 @@
 """The same as `horovod_tf.keras`, by the name that most scripts import."""
 
+from horovod_tf.keras import Adasum as Adasum
 from horovod_tf.keras import Average as Average
 from horovod_tf.keras import Compression as Compression
 from horovod_tf.keras import DistributedOptimizer as DistributedOptimizer
@@ -39,5 +40,7 @@ from horovod_tf.keras import remove_process_set as remove_process_set
 from horovod_tf.keras import rocm_built as rocm_built
 from horovod_tf.keras import shutdown as shutdown
 from horovod_tf.keras import size as size
+from horovod_tf.keras import start_timeline as start_timeline
 from horovod_tf.keras import status as status
+from horovod_tf.keras import stop_timeline as stop_timeline
 from horovod_tf.tensorflow.keras import callbacks as callbacks
