@@ -91,9 +91,11 @@ def test_what_is_no_set(what: Any) -> None:
 @several_ranks
 def test_set_that_is_removed_by_its_number() -> None:
     one = hvd.add_process_set([0])
-    assert one.process_set_id is not None
-    assert hvd.remove_process_set(hvd.ProcessSet.of_id(one.process_set_id))
-    assert one.process_set_id is None
+    numbers = [one.process_set_id]
+    assert numbers[0] is not None
+    assert hvd.remove_process_set(hvd.ProcessSet.of_id(numbers[0]))
+    numbers.append(one.process_set_id)
+    assert numbers[1] is None
     assert hvd.add_process_set(one) is one
     assert hvd.remove_process_set(one)
 
