@@ -184,10 +184,10 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         return False
     removed = process_set.process_set_id
     basics.remove_process_set(removed)
-    process_set.process_set_id = None
-    for one in [one for one in _registered if one.process_set_id in {removed, None}]:  # of_id makes others
+    for one in [one for one in _registered if one.process_set_id == removed]:  # another one, where of_id made this
         one.process_set_id = None
         _registered.remove(one)
+    process_set.process_set_id = None
     return True
 
 

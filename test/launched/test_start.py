@@ -89,9 +89,9 @@ if rank == 1:
 init()
 """
     job = start(3, script, HOROVOD_TF_INIT_TIMEOUT_SECONDS="6")
-    # The launcher may have ended the others by itself when that rank ended; the status is its own then, 0 at times.
+    # The launcher may have ended the others by itself when that rank ended; the status of MPICH's is 0 then, at times.
+    assert job.status != 0 or not (job.of(0) or launcher_is_open_mpi()), job
     if job.of(0):
-        assert job.status != 0, job
         assert not job.lacks(0, "missing rank 2", "Arrived, and ended or gave up since: rank 1"), job
     assert job.seconds < 40, job
 
