@@ -39,18 +39,21 @@ FLAGS_asan := -O1 -fsanitize=address,leak,undefined -fno-sanitize-recover=all -f
 FLAGS_tsan := -O1 -fsanitize=thread
 # Clang's, as the fuzzer is.
 FLAGS_fuzz := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-# Threads count the same lines: without atomic counters gcov reports negative numbers.
-FLAGS_coverage := -O1 --coverage -fprofile-update=atomic
+FLAGS_coverage := -O1
 ifeq ($(FLAGS_$(VARIANT)),)
 $(error VARIANT=$(VARIANT) is none of release, asan, tsan, fuzz, coverage)
 endif
 # -g1 has what stacks need; CXXFLAGS=-g has the rest. Tests are compiled often and run for seconds: a compiler that
 # optimises them costs more than it saves.
 TEST_FLAGS := -O0
+# Of the core alone: what the tests do is their own affair, and counting is slow, as threads share the counters. Those are
+# atomic, or gcov reports negative numbers.
+COUNT_coverage := --coverage -fprofile-update=atomic
+CORE_FLAGS := $(COUNT_$(VARIANT))
 # What is exported is tools/exports.map's; that somebody replaces our functions is nothing to prepare for.
 COMPILE_FLAGS := $(LANGUAGE) -g1 -fPIC -fno-semantic-interposition -fvisibility-inlines-hidden $(WARNINGS_$(STRICT)) $(FLAGS_$(VARIANT)) \
     $(CORE_INCLUDES) $(CXXFLAGS)
-LINK_FLAGS := $(filter -fsanitize% --coverage,$(FLAGS_$(VARIANT))) -pthread -ldl $(LDFLAGS)
+LINK_FLAGS := $(filter -fsanitize% --coverage,$(FLAGS_$(VARIANT)) $(CORE_FLAGS)) -pthread -ldl $(LDFLAGS)
 # A sanitizer's runtime is found in the program, so only a plain library can be asked to be complete.
 LIBRARY_FLAGS := -shared -Wl,--version-script=tools/exports.map \
     $(if $(filter -fsanitize%,$(LINK_FLAGS)),,-Wl,-z,defs)
@@ -71,13 +74,14 @@ $(LIBRARY): $(CORE_OBJECTS) tools/exports.map $(BUILD)/link.flags
 # text changes. So another compiler, flag or list of sources rebuilds exactly what it must.
 KEEP_IF_SAME = @mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$1)' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$1)' >$@
 $(BUILD)/compile.flags: FORCE
-	$(call KEEP_IF_SAME,$(CXX) $(COMPILE_FLAGS) for tests: $(TEST_FLAGS))
+	$(call KEEP_IF_SAME,$(CXX) $(COMPILE_FLAGS) $(CORE_FLAGS) for tests: $(TEST_FLAGS))
 $(BUILD)/link.flags: FORCE
 	$(call KEEP_IF_SAME,$(CXX) $(LIBRARY_FLAGS) $(LINK_FLAGS) $(CORE_OBJECTS))
 $(BUILD)/test.flags: FORCE
 	$(call KEEP_IF_SAME,$(CXX) $(LINK_FLAGS) $(CORE_OBJECTS) $(TEST_OBJECTS))
 
 COMPILE_COMMAND = $(CXX) $(COMPILE_FLAGS) $(EXTRA_FLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
+$(BUILD)/horovod_tf/%.o: EXTRA_FLAGS = $(CORE_FLAGS)
 $(BUILD)/horovod_tf/%.o: horovod_tf/%.cc $(BUILD)/compile.flags $(BUILD)/system.folders
 	@mkdir -p $(@D)
 	$(SAY) 'compile $<'
