@@ -35,6 +35,7 @@ class TensorFlow(NamedTuple):
 
 TENSORFLOWS = {
     "2.15.1": TensorFlow(["tensorflow-cpu==2.15.1", "numpy==1.26.4"], 11),
+    "2.18.1": TensorFlow(["tensorflow-cpu==2.18.1"], 12),
     "2.20.0": TensorFlow(["tensorflow-cpu==2.20.0"], 13),
     "2.21.0": TensorFlow(["tensorflow-cpu==2.21.0"], 13),
 }
