@@ -35,6 +35,7 @@ IMPORTS: Final = (
     + f"""
 import sys, time
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+sys.modules["sklearn"] = None  # or Keras imports it too, half a second of each rank
 import numpy as np
 import tensorflow as tf
 import {MODULE} as hvd
