@@ -66,8 +66,18 @@ def test_rank_that_comes_late_but_in_time_is_waited_for() -> None:
 
 
 def test_rank_that_ends_before_init_is_named() -> None:
-    """Without an error, so that the launcher lets the others go on."""
-    script = "if rank == 1:\n    sys.exit(0)\ninit()\n"
+    """Without an error and before the others begin, so that the launcher lets them go on."""
+    script = """
+if rank == 1:
+    say(os.getpid())
+    sys.exit(0)
+said = open(os.environ["JOB_SAYS"])
+words = []
+while not words or os.path.exists("/proc/" + words[2]):  # until the launcher has heard of it
+    time.sleep(0.05)
+    words = words or said.readline().split()
+init()
+"""
     job = start(3, script, HOROVOD_TF_INIT_TIMEOUT_SECONDS="5")
     assert job.status != 0, job
     # The launcher may end one of them when it hears of the other.
