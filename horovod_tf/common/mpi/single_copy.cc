@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
+#include <cerrno>
 #include <string>
 
 #include "horovod_tf/common/base/logging.h"
@@ -36,6 +36,15 @@ const Switch* SwitchOf(std::string_view library) {
   return nullptr;
 }
 
+// A child of which no signal tells.
+bool WaitedFor(pid_t child, int* status) {
+  pid_t ended = 0;
+  do {
+    ended = waitpid(child, status, __WCLONE);
+  } while (ended < 0 && errno == EINTR);
+  return ended == child;
+}
+
 }  // namespace
 
 // Asked by a child, as other ranks would ask: a process may always read itself, where the call
@@ -48,10 +57,12 @@ bool MayReadProcesses() {
   const pid_t parent = getpid();
   // As an MPI allows it to its ranks, where only descendants may be read otherwise.
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-  const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+  // No signal tells of its end: the program may ignore SIGCHLD, and would lose the answer, or wait
+  // for children of its own.
+  const auto child = static_cast<pid_t>(syscall(SYS_clone, 0, 0, 0, 0, 0));
   if (child == 0) _exit(process_vm_readv(parent, &local, 1, &remote, 1, 0) == 1 ? 0 : 1);
   int status = 0;
-  const bool asked = child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status);
+  const bool asked = child > 0 && WaitedFor(child, &status) && WIFEXITED(status);
   prctl(PR_SET_PTRACER, 0, 0, 0, 0);
   return !asked || WEXITSTATUS(status) == 0;
 }
