@@ -40,7 +40,7 @@ const Switch* SwitchOf(std::string_view library) {
 bool WaitedFor(pid_t child, int* status) {
   pid_t ended = 0;
   do {
-    ended = waitpid(child, status, __WCLONE);
+    ended = waitpid(child, status, static_cast<int>(__WCLONE));
   } while (ended < 0 && errno == EINTR);
   return ended == child;
 }
