@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from horovod_tf.keras.loss_scaling import average_before_scaling
 from horovod_tf.tensorflow.aggregation import LocalGradientAggregationHelper, v1_graph
 from horovod_tf.tensorflow.compression import Compression, Compressor
 from horovod_tf.tensorflow.gradient_reduction import GradientReduction
@@ -39,7 +40,16 @@ class _State:
         # What get_gradients has averaged and may come to apply_gradients. The objects themselves, so that nothing else
         # can get their identity.
         self.averaged: Sequence[Any] = ()
+        self.passes_averages_on = False  # what comes has been averaged already
         self._aggregations: dict[tuple[int, ...], LocalGradientAggregationHelper] = {}
+
+    @contextlib.contextmanager
+    def passing_averages_on(self) -> Iterator[None]:
+        self.passes_averages_on = True
+        try:
+            yield
+        finally:
+            self.passes_averages_on = False
 
     def average(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         done = {id(gradient) for gradient in self.averaged if gradient is not None}
@@ -94,16 +104,40 @@ class _Averaging:
         """Makes `var` this rank's own: its gradients are not averaged."""
         self._hvd_state().local.register(var)
 
-    def _hvd_pass(self, gradients: Sequence[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]) -> Any:
-        """`apply` of the averages; with several passes in a step, in the last of them."""
+    def _hvd_variables(self, given: Sequence[Any] | None) -> list[Any]:
+        """What Keras 3 applies gradients to if nothing is given."""
+        return list(self._trainable_variables if given is None else given)  # type: ignore[attr-defined]
+
+    def _hvd_pass_before(
+        self, outer: Any, gradients: Sequence[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
+    ) -> Any:
+        """As `_hvd_pass`, for an optimizer around this one: its `apply` may come back to this one, or not."""
+
+        def applied(averaged: list[Any]) -> Any:
+            with self._hvd_state().passing_averages_on():
+                return apply(averaged)
+
+        return self._hvd_pass(gradients, variables, applied, outer)
+
+    def _hvd_pass(
+        self,
+        gradients: Sequence[Any],
+        variables: Sequence[Any],
+        apply: Callable[[list[Any]], Any],
+        applying: Any = None,
+    ) -> Any:
+        """`apply` of the averages; with several passes in a step, in the last of them. By default this one applies."""
         state = self._hvd_state()
+        if state.passes_averages_on:
+            return apply(list(gradients))
         if state.settings.passes == 1:
             return apply(state.average(gradients, variables))
         if v1_graph():
             return self._hvd_pass_in_graph(gradients, variables, apply)
-        if getattr(self, "built", True) is False:  # Keras 3; its variables cannot be made inside a condition
+        applying = applying or self
+        if getattr(applying, "built", True) is False:  # Keras 3; its variables cannot be made inside a condition
             with tf.init_scope():
-                self.build(variables)  # type: ignore[attr-defined]
+                applying.build(variables)
         state.aggregation_of(variables).step(gradients, variables, apply)
         return getattr(self, "iterations", None)
 
@@ -165,9 +199,10 @@ class _AveragingInApply(_Averaging):
             ValueError: before `hvd.init()`.
         """
         given = None if trainable_variables is None else list(trainable_variables)
-        variables = list(self._trainable_variables) if given is None else given  # type: ignore[attr-defined]
         apply = super().apply  # type: ignore[misc]
-        return self._hvd_pass(list(grads), variables, lambda averaged: apply(_each_row_once(averaged), given))
+        return self._hvd_pass(
+            list(grads), self._hvd_variables(given), lambda averaged: apply(_each_row_once(averaged), given)
+        )
 
 
 def _each_row_once(gradients: Sequence[Any]) -> list[Any]:
@@ -186,17 +221,6 @@ _PLACES: dict[str, type] = {
 }
 
 
-def _warn_of_loss_scaling_outside(optimizer: Any) -> None:
-    policy = tf.keras.mixed_precision.global_policy().name
-    if policy == "mixed_float16" and not isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
-        warnings.warn(
-            "under the policy mixed_float16, Keras' compile puts loss scaling around an optimizer that has none, and "
-            "a rank whose gradients overflow then leaves the averages out that the others wait for: use "
-            "DistributedOptimizer(tf.keras.mixed_precision.LossScaleOptimizer(optimizer))",
-            stacklevel=3,
-        )
-
-
 def _averaging(optimizer: Any, name: str | None, settings: Callable[[str], _Settings]) -> Any:
     """`optimizer`, of another class."""
     base: Any = type(optimizer)
@@ -211,7 +235,7 @@ def _averaging(optimizer: Any, name: str | None, settings: Callable[[str], _Sett
             "apply or apply_gradients. For optimizers of tf.compat.v1 there is "
             "horovod_tf.tensorflow.DistributedOptimizer"
         )
-    _warn_of_loss_scaling_outside(optimizer)
+    average_before_scaling(_Averaging)
     members = {
         "__module__": base.__module__,
         "__doc__": base.__doc__,
@@ -248,9 +272,8 @@ def DistributedOptimizer(  # noqa: N802 - the reference system's name
     With Keras 3, compile the model with `jit_compile=False`: XLA does not know the collectives, and Keras chooses it by
     itself where there is a GPU. What then comes is an error that says so.
 
-    Loss scaling goes inside: `DistributedOptimizer(LossScaleOptimizer(optimizer))`. The other way round, as `compile`
-    does it by itself under the policy mixed_float16, a rank whose gradients overflow skips the averages that the others
-    wait for; a warning says so.
+    Loss scaling may be inside, `DistributedOptimizer(LossScaleOptimizer(optimizer))`, or around, as `compile` puts it
+    by itself under the policy mixed_float16. It looks at averages in any case, so all ranks skip the same steps.
 
     Args:
         optimizer: A Keras optimizer, of Keras 2 (also `tf.keras.optimizers.legacy`) or Keras 3. What it clips are the

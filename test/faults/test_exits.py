@@ -112,7 +112,9 @@ def job_that_ends(ending: str, others: str) -> FaultyJob:
     )
 
 
-@pytest.mark.parametrize("ending", ["exception", "while_a_thread_waits", "sys_exit_status", "raise_system_exit", "raise_status", "os_exit"])
+@pytest.mark.parametrize(
+    "ending", ["exception", "while_a_thread_waits", "sys_exit_status", "raise_system_exit", "raise_status", "os_exit"]
+)
 def test_t11_job_ends_with_a_rank_while_others_sleep(ending: str) -> None:
     ends_promptly(job_that_ends(ending, "asleep"))
 
