@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -87,18 +88,27 @@ class _Averaging:
         assert self._hvd_own is not None
         return self._hvd_own
 
+    # Keras 3 copies and pickles what it would save, which is the plain optimizer: what comes back averages, too.
+
+    def __copy__(self) -> Any:
+        return _made_averaging(self._hvd_as_plain(copy.copy), self._hvd_settings)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """One that averages, too: Keras 3 copies what it would save, which is the plain optimizer."""
+        return _made_averaging(self._hvd_as_plain(lambda plain: copy.deepcopy(plain, memo)), self._hvd_settings)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _unpickled, (self._hvd_as_plain(lambda plain: pickle.dumps(plain, protocol)), self._hvd_settings)
+
+    def _hvd_as_plain(self, use: Callable[[Any], Any]) -> Any:
+        """`use` of this optimizer, while it is of its plain class and holds nothing of ours."""
         averaging, own = type(self), self.__dict__.pop("_hvd_own", None)
         self.__class__ = averaging._hvd_plain
         try:
-            copied: Any = copy.deepcopy(self, memo)
+            return use(self)
         finally:
             self.__class__ = averaging
             if own is not None:
                 object.__setattr__(self, "_hvd_own", own)
-        copied.__class__ = averaging
-        return copied
 
     def register_local_var(self, var: Any) -> None:
         """Makes `var` this rank's own: its gradients are not averaged."""
@@ -226,24 +236,37 @@ def _averaging(optimizer: Any, name: str | None, settings: Callable[[str], _Sett
     base: Any = type(optimizer)
     if issubclass(base, _Averaging):
         raise ValueError(f"this {base.__name__} averages already: wrap an optimizer once")
-    offered = {place: mixin for place, mixin in _PLACES.items() if callable(getattr(base, place, None))}
-    if "apply" in offered:
-        offered.pop("apply_gradients", None)
-    if not offered or not hasattr(base, "from_config"):
+    if not _places_of(base) or not hasattr(base, "from_config"):
         raise ValueError(
             f"{base.__module__}.{base.__name__} is not a Keras optimizer: it must have from_config, and get_gradients, "
             "apply or apply_gradients. For optimizers of tf.compat.v1 there is "
             "horovod_tf.tensorflow.DistributedOptimizer"
         )
+    return _made_averaging(optimizer, settings(f"{name or 'Distributed' + base.__name__}_Allreduce"))
+
+
+def _places_of(base: Any) -> list[type]:
+    offered = {place: mixin for place, mixin in _PLACES.items() if callable(getattr(base, place, None))}
+    if "apply" in offered:
+        offered.pop("apply_gradients", None)
+    return list(offered.values())
+
+
+def _made_averaging(optimizer: Any, settings: _Settings) -> Any:
+    base: Any = type(optimizer)
     average_before_scaling(_Averaging)
     members = {
         "__module__": base.__module__,
         "__doc__": base.__doc__,
         "_hvd_plain": base,
-        "_hvd_settings": settings(f"{name or 'Distributed' + base.__name__}_Allreduce"),
+        "_hvd_settings": settings,
     }
-    optimizer.__class__ = type(base.__name__, (*offered.values(), base), members)
+    optimizer.__class__ = type(base.__name__, (*_places_of(base), base), members)
     return optimizer
+
+
+def _unpickled(plain: bytes, settings: _Settings) -> Any:
+    return _made_averaging(pickle.loads(plain), settings)  # noqa: S301 - a part of what is unpickled already
 
 
 def DistributedOptimizer(  # noqa: N802 - the reference system's name

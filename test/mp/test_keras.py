@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 from pathlib import Path
 from typing import Any
@@ -184,15 +185,21 @@ def test_what_is_no_keras_optimizer_is_refused() -> None:
         hvd_keras.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0))
 
 
-def test_copy_averages_too() -> None:
-    """Keras 2 has only its legacy optimizers copied."""
-    optimizers = OPTIMIZERS[-1]
+@every_generation
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copies_average_too(optimizers: Any, copied: Any) -> None:
+    """Where Keras has plain ones copied."""
+    try:
+        copied(optimizers.SGD(1.0))
+    except (AttributeError, RuntimeError, TypeError):
+        pytest.skip("this Keras does not have its own optimizers copied so")
     optimizer = hvd_keras.DistributedOptimizer(optimizers.SGD(1.0), op=hvd.Sum)
-    for one in (copy.deepcopy(optimizer), optimizer):
+    for one in (copied(optimizer), copied(copied(optimizer)), optimizer):
         weight = tf.Variable([0.0])
         one.apply_gradients([(tf.constant([RANK + 1.0]), weight)])
         np.testing.assert_allclose(weight, [-SIZE * (SIZE + 1) / 2])
         assert type(one).__name__ == "SGD"
+        assert one.get_config() == optimizer.get_config()
 
 
 @every_generation
