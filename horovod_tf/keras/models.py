@@ -20,6 +20,8 @@ def load_model(
 ) -> Any:
     """A saved model, whose optimizer goes on with its state and averages gradients over all ranks.
 
+    One that has been saved without an optimizer comes as it is: compile it with a `DistributedOptimizer`.
+
     Args:
         filepath: As for `tf.keras.models.load_model`.
         custom_optimizers: Classes of optimizers that Keras does not know.
@@ -28,15 +30,13 @@ def load_model(
         legacy_opts: Of no use: Keras knows what it has saved.
 
     Raises:
-        ValueError: the model has been saved without its optimizer; or what Keras says.
+        ValueError: what Keras says.
     """
     del legacy_opts
     known = {one.__name__: one for one in custom_optimizers or []}
     model = tf.keras.models.load_model(filepath, custom_objects={**known, **(custom_objects or {})})
     if getattr(model, "optimizer", None) is None:
-        raise ValueError(
-            f"the model in {filepath} has no optimizer: compile it before it is saved, or after it is loaded"
-        )
+        return model
     if getattr(model, "jit_compile", False) and hasattr(type(model), "jit_compile"):
         model.jit_compile = False  # Keras 3's default, XLA, knows no collectives
     DistributedOptimizer(model.optimizer, compression=compression)

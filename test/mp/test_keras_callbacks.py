@@ -281,8 +281,11 @@ def test_loaded_model_with_an_optimizer_of_the_programs_own_and_one_without(tmp_
     assert isinstance(hvd.load_model(str(tmp_path / "mine.keras"), custom_optimizers=[Mine]).optimizer, Mine)
     bare = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(1)])
     bare.save(str(tmp_path / "bare.keras"))
-    with pytest.raises(ValueError, match="has no optimizer"):
-        hvd.load_model(str(tmp_path / "bare.keras"))
+    loaded = hvd.load_model(str(tmp_path / "bare.keras"))
+    np.testing.assert_array_equal(loaded.get_weights()[0], bare.get_weights()[0])
+    loaded.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), loss="mse", run_eagerly=True)
+    fit(loaded, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+    assert_equal_on_all_ranks(loaded.get_weights())
 
 
 @pytest.mark.skipif(KERAS_3, reason="Keras 3 has no sessions")
