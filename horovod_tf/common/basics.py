@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +27,7 @@ PROTOTYPES: Final[dict[str, tuple[list[Any], Any]]] = {
     "horovod_init_ranks": ([ctypes.POINTER(ctypes.c_int), ctypes.c_int], ctypes.c_int),
     "horovod_shutdown": ([], ctypes.c_int),
     "horovod_shutdown_because": ([ctypes.c_char_p], ctypes.c_int),
-    "horovod_finalize_at_exit": ([ctypes.c_int], ctypes.c_int),
+    "horovod_finalize": ([], ctypes.c_int),
     "horovod_is_initialized": ([], ctypes.c_int),
     "horovod_rank": ([], ctypes.c_int),
     "horovod_size": ([], ctypes.c_int),
@@ -62,7 +63,7 @@ _NOT_INITIALIZED: Final = -1
 _NO_SUCH_SET: Final = -3
 _NO_MEMBER: Final = -4
 # When a rank has ended badly the launcher ends the others; so long they have to say what they have been told.
-_LAST_WORD_MS: Final = 1000
+_LAST_WORD_SECONDS: Final = 1.0
 _BUILD_IT: Final = "run `make lib` in the source tree, or install the package again"
 
 
@@ -178,13 +179,16 @@ def _end() -> None:
     """What is done when Python exits.
 
     MPI is finalised too if `init()` has initialised it and nothing has failed. That waits for the other ranks, who may
-    be busy for long: it is for good ends only, and whether this one is good shows when the process has its status.
-    Python keeps nothing of `raise SystemExit(1)`.
+    be busy for long: it is for good ends only.
     """
+    bad = ending.is_bad()
     others = is_initialized() and size() > 1
     if _shutdown_because_of_the_end() != 0:
         _raise_last_error()
-    if _library.horovod_finalize_at_exit(_LAST_WORD_MS if others else 0) != 0:
+    if bad:
+        if others:
+            time.sleep(_LAST_WORD_SECONDS)
+    elif _library.horovod_finalize() != 0:
         _raise_last_error()
 
 

@@ -1,6 +1,5 @@
 #include "horovod_tf/common/c_api.h"
 
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <string>
@@ -10,7 +9,6 @@
 #include "horovod_tf/common/base/config.h"
 #include "horovod_tf/common/base/status.h"
 #include "horovod_tf/common/base/utf8.h"
-#include "horovod_tf/common/runtime/process_end.h"
 #include "horovod_tf/common/runtime/process_runtime.h"
 #include "horovod_tf/common/version.h"
 
@@ -118,11 +116,7 @@ int horovod_shutdown_because(const char* reason) {
   return Guarded([reason] { return horovod_tf::ProcessShutdown(reason == nullptr ? "" : reason); });
 }
 
-int horovod_finalize_at_exit(int last_word_ms) {
-  return Guarded([last_word_ms] {
-    return horovod_tf::FinalizeWhenProcessEnds(std::chrono::milliseconds(last_word_ms));
-  });
-}
+int horovod_finalize(void) { return Guarded(horovod_tf::ProcessFinalize); }
 
 int horovod_is_initialized(void) {
   int initialized = 0;

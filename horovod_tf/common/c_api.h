@@ -32,10 +32,9 @@ HVD_EXPORT int horovod_init_ranks(const int* ranks, int n);
 HVD_EXPORT int horovod_shutdown(void);
 /* The same; the other ranks are told this reason, UTF-8 and ended by a zero byte. */
 HVD_EXPORT int horovod_shutdown_because(const char* reason);
-/* To be called once, after horovod_shutdown. When the process calls exit(0), it finalises MPI if
- * horovod_init has initialised it and no job has failed. With another status it waits so many
- * milliseconds instead, in which other ranks can say what they have been told. */
-HVD_EXPORT int horovod_finalize_at_exit(int last_word_ms);
+/* When the process ends, after horovod_shutdown: finalises MPI if horovod_init has initialised it
+ * and no job has failed. horovod_init may fail afterwards. */
+HVD_EXPORT int horovod_finalize(void);
 /* 1 between a successful init and shutdown, else 0. */
 HVD_EXPORT int horovod_is_initialized(void);
 

@@ -50,10 +50,7 @@ FORBIDDEN: list[tuple[str, str, dict[str, str]]] = [
     (
         "sleeping",
         r"\b(sleep_for|sleep_until|usleep|nanosleep)\b",
-        {
-            "runtime/executor.cc": "a device's ready event can only be polled",
-            "runtime/process_end.cc": "a process that ends stays for a moment, and waits for nothing",
-        },
+        {"runtime/executor.cc": "a device's ready event can only be polled"},
     ),
     (
         "a thread that outlives its owner",
