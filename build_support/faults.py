@@ -3,8 +3,8 @@
     python -m build_support.faults [--peer PYTHON] [--not-ours] [--document FILE] [-- PYTEST_ARGUMENT...]
 
 Faults have numbers (T1, T2, ...), and `test_t1_...` in test/faults are the cases of T1. With --peer, the same cases run
-with that environment's `horovod.tensorflow` in the place of our library. The last result of every case is kept in
-build/faults, and the table shows all.
+with that environment's `horovod.tensorflow` in the place of our library. The last result of every case with every
+TensorFlow is kept in build/faults, and the table shows all.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from build_support.documents import write_into
+from build_support.flags import tensorflow_version
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/faults"
 OURS = "horovod_tf.tensorflow"
 PEER = "horovod.tensorflow"
+PEER_COLUMN = "Horovod 0.28.1"
 PASSED = "passed"
 # What one test may take: a hang is ended by tools/with_deadline long before, which then prints stacks.
 SECONDS_OF_A_TEST = 600
@@ -127,19 +129,20 @@ def number(fault: str) -> int:
     return int(fault[1:])
 
 
-def table(ours: list[Case], peer: list[Case] | None) -> str:
-    """All faults in Markdown."""
-    rows = [["", "fault", "cases", "ours", *([] if peer is None else ["Horovod 0.28.1"])]]
+def table(ours: dict[str, list[Case]], peer: list[Case] | None) -> str:
+    """All faults in Markdown, with one column for each TensorFlow that our library has been tried with."""
+    columns = {**ours, **({} if peer is None else {PEER_COLUMN: peer})}
+    rows = [["", "fault", "cases", *columns]]
     rows.append(["---"] * len(rows[0]))
     for fault in sorted([*FAULTS, *ELSEWHERE], key=number):
         if fault in FAULTS:
-            mine = [case for case in ours if case.fault == fault]
-            its = [] if peer is None else [in_words([case for case in peer if case.fault == fault])]
-            rows.append([fault, FAULTS[fault], str(len(mine)), in_words(mine), *its])
+            results = [[case for case in cases if case.fault == fault] for cases in columns.values()]
+            count = max(len(of_fault) for of_fault in results[: len(ours)])
+            rows.append([fault, FAULTS[fault], str(count), *map(in_words, results)])
         else:
             what, *where = ELSEWHERE[fault]
             text = ", ".join(f"`{one}`" for one in where)
-            rows.append([fault, what, "-", text, *([] if peer is None else ["-"])])
+            rows.append([fault, what, "-", *([text] * len(ours)), *([] if peer is None else ["-"])])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -181,6 +184,12 @@ def kept(side: str) -> dict[str, Case]:
     return {case[1]: Case(*case) for case in json.loads(path.read_text())} if path.exists() else {}
 
 
+def kept_of_ours() -> dict[str, list[Case]]:
+    """What is kept of our library, by the column that it goes into."""
+    sides = sorted(path.stem for path in FOLDER.glob("TensorFlow *.json"))
+    return {side: list(kept(side).values()) for side in sides}
+
+
 def main() -> int:
     """The exit status: pytest's for our library."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -196,9 +205,9 @@ def main() -> int:
         _, last = run("peer", arguments.peer, PEER, arguments.arguments)
         summaries.append(f"{PEER}: {last}")
     if not arguments.not_ours:
-        status, last = run("ours", sys.executable, OURS, arguments.arguments)
+        status, last = run(f"TensorFlow {tensorflow_version()}", sys.executable, OURS, arguments.arguments)
         summaries.append(last)
-    text = table(list(kept("ours").values()), list(kept("peer").values()) or None)
+    text = table(kept_of_ours(), list(kept("peer").values()) or None)
     if arguments.document:
         write_into(arguments.document, "faults", text)
     print(f"\n{text}", *summaries, sep="\n")

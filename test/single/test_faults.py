@@ -23,15 +23,24 @@ REPORT = """<testsuites><testsuite>
 def test_table_says_how_many_pass_and_what_is_wrong_with_the_others(tmp_path: Path) -> None:
     (tmp_path / "report.xml").write_text(REPORT)
     cases = faults.read_cases(tmp_path / "report.xml")
-    table = faults.table(cases, cases[1:2])
+    table = faults.table({"TensorFlow 1": cases, "TensorFlow 2": cases[:1]}, cases[1:2])
+    assert table.startswith("|  | fault | cases | TensorFlow 1 | TensorFlow 2 | Horovod 0.28.1 |\n")
     assert (
-        "| T1 | a rank never makes a call | 4 | 1 passed; **1 fails otherwise, 1 hang, 1 wrong text** "
+        "| T1 | a rank never makes a call | 4 | 1 passed; **1 fails otherwise, 1 hang, 1 wrong text** | 1 passed "
         "| 0 passed; **1 hang** |" in table
     )
-    assert "| T13 | fork after init() | 1 | 0 passed; **1 not yet** | - |" in table
-    assert "| T17 | launcher and library do not fit, versions differ | 1 | - | - |" in table
+    assert "| T13 | fork after init() | 1 | 0 passed; **1 not yet** | - | - |" in table
+    assert "| T17 | launcher and library do not fit, versions differ | 1 | - | - | - |" in table
+    assert len({row.count("|") for row in table.splitlines()}) == 1
     numbers = [int(row.split(" ")[1][1:]) for row in table.splitlines()[2:]]
     assert numbers == sorted(numbers)
+
+
+def test_every_tensorflow_has_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "FOLDER", tmp_path)
+    for side in ("TensorFlow 2.21.0", "TensorFlow 2.15.1", "peer"):
+        (tmp_path / f"{side}.json").write_text('[["T1", "test_t1_a", "passed"]]')
+    assert list(faults.kept_of_ours()) == ["TensorFlow 2.15.1", "TensorFlow 2.21.0"]
 
 
 def test_table_goes_between_the_marks(tmp_path: Path) -> None:
