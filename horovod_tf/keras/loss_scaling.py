@@ -17,7 +17,8 @@ def average_before_scaling(averages: Any) -> None:
     wait for averages that others leave out. Loss scaling around other optimizers is as it was.
 
     Args:
-        averages: The class of optimizers with `_hvd_pass_before(outer, gradients, variables, apply)`.
+        averages: The class of optimizers with `_hvd_pass_before(outer, gradients, variables, apply)`, and with
+            `_hvd_made_averaging(plain)` for copies.
     """
     kind = tf.keras.mixed_precision.LossScaleOptimizer
     # In Keras 2 the public class stands for one of two others.
@@ -25,6 +26,8 @@ def average_before_scaling(averages: Any) -> None:
         for place, made in (("apply", _apply), ("apply_gradients", _apply_gradients)):
             if place in vars(one) and not issubclass(one, averages):
                 setattr(one, place, made(vars(one)[place], averages))
+                if place == "apply":
+                    one.__reduce_ex__ = _reduce_ex(one.__reduce_ex__, averages)
                 break
 
 
@@ -41,6 +44,25 @@ def _apply(before: Callable[..., Any], averages: Any) -> Callable[..., Any]:
         )
 
     return apply
+
+
+def _reduce_ex(before: Callable[..., Any], averages: Any) -> Callable[..., Any]:
+    """Keras 3's, which copies and pickles what it would save: the plain optimizer inside."""
+
+    @functools.wraps(before)
+    def reduce_ex(self: Any, protocol: Any) -> Any:
+        made = before(self, protocol)
+        inner = self.inner_optimizer
+        return (_rebuilt, (made, inner._hvd_made_averaging)) if isinstance(inner, averages) else made
+
+    return reduce_ex
+
+
+def _rebuilt(made: tuple[Callable[..., Any], tuple[Any, ...]], averaging: Callable[[Any], Any]) -> Any:
+    make, arguments = made
+    outer = make(*arguments)
+    averaging(outer.inner_optimizer)
+    return outer
 
 
 def _apply_gradients(before: Callable[..., Any], averages: Any) -> Callable[..., Any]:

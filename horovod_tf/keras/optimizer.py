@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -109,6 +110,11 @@ class _Averaging:
             self.__class__ = averaging
             if own is not None:
                 object.__setattr__(self, "_hvd_own", own)
+
+    @property
+    def _hvd_made_averaging(self) -> Callable[[Any], Any]:
+        """Makes a plain copy of this optimizer average as this one does; can be pickled."""
+        return functools.partial(_made_averaging, settings=self._hvd_settings)
 
     def register_local_var(self, var: Any) -> None:
         """Makes `var` this rank's own: its gradients are not averaged."""

@@ -203,6 +203,26 @@ def test_copies_average_too(optimizers: Any, copied: Any) -> None:
 
 
 @every_generation
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copies_of_loss_scaling_around_average_too(optimizers: Any, copied: Any) -> None:
+    scaled = getattr(optimizers, "LossScaleOptimizer", tf.keras.mixed_precision.LossScaleOptimizer)
+    try:
+        plain = copied(scaled(optimizers.SGD(1.0)))
+    except (AttributeError, RuntimeError, TypeError):
+        pytest.skip("this Keras does not have its own loss scaling copied so")
+    assert type(plain.inner_optimizer) is optimizers.SGD
+    optimizer = scaled(hvd_keras.DistributedOptimizer(optimizers.SGD(1.0), op=hvd.Sum))
+    weight = tf.Variable([0.0])  # one for all, as Keras 2's shallow copies share what is inside
+    for one in (copied(optimizer), copied(copied(optimizer)), optimizer):
+        weight.assign([0.0])
+        if KERAS_3:
+            one.build([weight])
+        scale = one.scale_loss(1.0) if KERAS_3 else 1.0  # Keras 2 has scripts take the scale out themselves
+        one.apply_gradients([(tf.constant([RANK + 1.0]) * scale, weight)])
+        np.testing.assert_allclose(weight, [-SIZE * (SIZE + 1) / 2])
+
+
+@every_generation
 @pytest.mark.parametrize("passes", [1, 2])
 def test_by_the_name_for_optimizers_of_graphs(optimizers: Any, passes: int) -> None:
     inner = optimizers.SGD(1.0)
