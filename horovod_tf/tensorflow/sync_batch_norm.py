@@ -6,13 +6,16 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from horovod_tf.tensorflow.mpi_ops import _allreduce, _normalize_name, allgather, size
+from horovod_tf.common.process_sets import ProcessSet, global_process_set, id_of
+from horovod_tf.tensorflow.mpi_ops import _allreduce, _normalize_name, allgather
 
 _BatchNormalization: Any = tf.keras.layers.BatchNormalization
 _KERAS_3: Final = hasattr(tf.keras.optimizers.SGD, "apply")
 
 
-def moments_of_all(count: Any, mean: Any, squares: Any, name: str | None) -> tuple[Any, Any, Any]:
+def moments_of_all(
+    count: Any, mean: Any, squares: Any, name: str | None, process_set: ProcessSet = global_process_set
+) -> tuple[Any, Any, Any]:
     """Mean and variance of the numbers of all ranks, from what each knows of its own.
 
     Not from sums of squares, of which nothing is left where the mean is large: ranks exchange means and sums of squared
@@ -24,6 +27,7 @@ def moments_of_all(count: Any, mean: Any, squares: Any, name: str | None) -> tup
         mean: Theirs, for each channel: [channels].
         squares: The sums of their squared distances from the mean: [channels].
         name: What ranks match the exchange by; its gradient by "<name>_gradient".
+        process_set: Whose numbers; this rank is one of them.
 
     Returns:
         The count of all ranks, and mean and variance for each channel. No gradient goes through the count.
@@ -35,7 +39,7 @@ def moments_of_all(count: Any, mean: Any, squares: Any, name: str | None) -> tup
     @tf.custom_gradient
     def combined(mean: Any, squares: Any) -> Any:
         row = tf.concat([tf.reshape(count, [1]), mean, squares], 0)
-        table = allgather(row[tf.newaxis], name)
+        table = allgather(row[tf.newaxis], name, process_set=process_set)
         of_rank = table[:, :1]
         total = tf.reduce_sum(of_rank)
         means = table[:, 1 : 1 + channels]
@@ -45,7 +49,8 @@ def moments_of_all(count: Any, mean: Any, squares: Any, name: str | None) -> tup
         counts.append(total)
 
         def gradient(of_mean: Any, of_variance: Any) -> Any:
-            sums = _allreduce(tf.stack([of_mean, of_variance]), name and f"{name}_gradient")
+            gradients = tf.stack([of_mean, of_variance])
+            sums = _allreduce(gradients, name and f"{name}_gradient", process_set_id=id_of(process_set))
             share = tf.math.divide_no_nan(count, total)
             toward = 2.0 * share * (mean - mean_of_all)
             return share * sums[0] + toward * sums[1], tf.math.divide_no_nan(sums[1], total)
@@ -82,12 +87,19 @@ class SyncBatchNormalization(_BatchNormalization):
     model with `jit_compile=False`, or leave that to Keras, which looks for layers that XLA cannot compile.
     """
 
-    def __init__(self, *args: Any, fused: bool | None = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        fused: bool | None = False,
+        process_set: ProcessSet = global_process_set,
+        **kwargs: Any,
+    ) -> None:
         """As the plain layer.
 
         Args:
             args: As of the plain layer.
             fused: False: nothing else is offered.
+            process_set: Whose batches; this rank is one of them when the layer is trained. Not saved with the layer.
             kwargs: As of the plain layer.
 
         Raises:
@@ -100,6 +112,7 @@ class SyncBatchNormalization(_BatchNormalization):
                 raise ValueError(f"SyncBatchNormalization does not support {option}={kwargs[option]!r}: leave it out")
         super().__init__(*args, **kwargs, **({} if _KERAS_3 else {"fused": False}))
         self.supports_jit = False
+        self._hvd_process_set = process_set
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """Normalized inputs, of the layer's compute type.
@@ -113,7 +126,7 @@ class SyncBatchNormalization(_BatchNormalization):
             ValueError: training before `hvd.init()`.
         """
         training = self._whether_training(training)
-        if training is False or size() == 1:
+        if training is False or self._hvd_process_set.size() == 1:
             return super().call(inputs, training=training, mask=mask)
         x = tf.cast(inputs, self._wide_type(inputs))
         axes, shape = self._axes_and_shape(x)
@@ -162,7 +175,7 @@ class SyncBatchNormalization(_BatchNormalization):
         weights = None if mask is None else tf.expand_dims(tf.cast(mask, x.dtype), -1)
         count, mean, squares = _own_moments(x, axes, weights)
         name = None if tf.executing_eagerly() else f"HorovodSyncBatchNormalization_{_normalize_name(self.name)}"
-        return moments_of_all(count, tf.reshape(mean, [-1]), tf.reshape(squares, [-1]), name)
+        return moments_of_all(count, tf.reshape(mean, [-1]), tf.reshape(squares, [-1]), name, self._hvd_process_set)
 
     def _move(self, variable: Any, value: Any, count: Any) -> None:
         """The moving average goes on by the batch's value, unless nothing has been counted."""

@@ -197,6 +197,32 @@ def test_saved_model_has_a_plain_layer(suffix: str, tmp_path: Path) -> None:
     assert layer.momentum == 0.75
 
 
+@pytest.mark.skipif(SIZE == 1, reason="two sets need two ranks")
+@every_mode
+def test_batches_of_a_process_set(mode: str) -> None:
+    """Of two that share no rank, at the same time, with other numbers of batches."""
+    parities = [[rank for rank in range(SIZE) if rank % 2 == parity] for parity in range(2)]
+    sets = [hvd.add_process_set(ranks) for ranks in parities]
+    mine, data = parities[RANK % 2], parts("different", "vector")
+    whole: Any = np.concatenate([data[rank] for rank in mine])
+    layer, plain = hvd.SyncBatchNormalization(process_set=sets[RANK % 2]), plain_layer()
+    for _ in range(1 + RANK % 2):
+        y, of = run(layer, tf.constant(data[RANK]), mode)
+        all_y, all_of = run(plain, tf.constant(whole), "eager")
+    start = sum(len(data[rank]) for rank in mine if rank < RANK)
+    rows = slice(start, start + len(data[RANK]))
+    np.testing.assert_allclose(y, all_y[rows], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(of[0], all_of[0][rows], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(layer.moving_variance, plain.moving_variance, rtol=1e-5)
+    for one in sets:
+        hvd.remove_process_set(one)
+
+
+def test_process_set_that_is_not_registered_is_refused() -> None:
+    with pytest.raises(ValueError, match="has not been registered"):
+        hvd.SyncBatchNormalization(process_set=hvd.ProcessSet([0]))(tf.ones([2, 3]), training=True)
+
+
 def test_settings() -> None:
     layer = hvd.SyncBatchNormalization(momentum=0.5, epsilon=0.25)
     again = hvd.SyncBatchNormalization.from_config(layer.get_config())
