@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Final
 
 import tensorflow as tf
 
 from horovod_tf.common.process_sets import ProcessSet, global_process_set, id_of
-from horovod_tf.tensorflow.mpi_ops import _allreduce, _normalize_name, allgather
+from horovod_tf.tensorflow.mpi_ops import _allreduce, allgather
 
 _BatchNormalization: Any = tf.keras.layers.BatchNormalization
 _KERAS_3: Final = hasattr(tf.keras.optimizers.SGD, "apply")
+
+_SCOPE: Final = "HorovodSyncBatchNormalization/"  # of the graph, not in the layer's: that has Keras' number for a name
+
+# Of the layers that have been trained: the number that ranks know each by.
+_numbers: Final[weakref.WeakKeyDictionary[Any, int]] = weakref.WeakKeyDictionary()
+_numbers_given: Final[dict[int, int]] = {}  # in each process set
+
+
+def _number_of(layer: Any, process_set: int) -> int:
+    """This process set's first to be trained is 1. Keras' own numbers count also what one rank alone has built."""
+    if layer not in _numbers:
+        _numbers[layer] = _numbers_given[process_set] = _numbers_given.get(process_set, 0) + 1
+    return _numbers[layer]
 
 
 def moments_of_all(
@@ -26,7 +40,7 @@ def moments_of_all(
         count: How many numbers this rank has for each channel, as floating point; a scalar.
         mean: Theirs, for each channel: [channels].
         squares: The sums of their squared distances from the mean: [channels].
-        name: What ranks match the exchange by; its gradient by "<name>_gradient".
+        name: What ranks match the exchange by, whatever scope it is in; its gradient by "<name>_gradient".
         process_set: Whose numbers; this rank is one of them.
 
     Returns:
@@ -39,7 +53,8 @@ def moments_of_all(
     @tf.custom_gradient
     def combined(mean: Any, squares: Any) -> Any:
         row = tf.concat([tf.reshape(count, [1]), mean, squares], 0)
-        table = allgather(row[tf.newaxis], name, process_set=process_set)
+        with tf.name_scope(_SCOPE):
+            table = allgather(row[tf.newaxis], name, process_set=process_set)
         of_rank = table[:, :1]
         total = tf.reduce_sum(of_rank)
         means = table[:, 1 : 1 + channels]
@@ -50,7 +65,8 @@ def moments_of_all(
 
         def gradient(of_mean: Any, of_variance: Any) -> Any:
             gradients = tf.stack([of_mean, of_variance])
-            sums = _allreduce(gradients, name and f"{name}_gradient", process_set_id=id_of(process_set))
+            with tf.name_scope(_SCOPE):
+                sums = _allreduce(gradients, name and f"{name}_gradient", process_set_id=id_of(process_set))
             share = tf.math.divide_no_nan(count, total)
             toward = 2.0 * share * (mean - mean_of_all)
             return share * sums[0] + toward * sums[1], tf.math.divide_no_nan(sums[1], total)
@@ -174,7 +190,8 @@ class SyncBatchNormalization(_BatchNormalization):
     def _moments_of_batch(self, x: Any, axes: list[int], mask: Any) -> tuple[Any, Any, Any]:
         weights = None if mask is None else tf.expand_dims(tf.cast(mask, x.dtype), -1)
         count, mean, squares = _own_moments(x, axes, weights)
-        name = None if tf.executing_eagerly() else f"HorovodSyncBatchNormalization_{_normalize_name(self.name)}"
+        number = _number_of(self, id_of(self._hvd_process_set))
+        name = None if tf.executing_eagerly() else f"layer_{number}"
         return moments_of_all(count, tf.reshape(mean, [-1]), tf.reshape(squares, [-1]), name, self._hvd_process_set)
 
     def _move(self, variable: Any, value: Any, count: Any) -> None:

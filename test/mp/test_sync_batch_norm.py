@@ -95,6 +95,15 @@ def test_as_one_process_with_the_whole_batch(mode: str, rows: str, shape: str, o
         assert all(one.tobytes() == everywhere[0].tobytes() for one in everywhere)
 
 
+def test_other_layers_of_one_rank_do_not_matter() -> None:
+    """Keras numbers layers as they are built, and another rank has not built these."""
+    for _ in range(RANK):
+        hvd.SyncBatchNormalization()
+    model = model_of(hvd.SyncBatchNormalization)
+    step = tf.function(lambda x: model(x, training=True))
+    assert step(tf.fill((2, 3), float(RANK + 1))).shape == (2, 1)
+
+
 def test_other_axes_and_no_weights() -> None:
     data = parts("different", "image")
     layer = hvd.SyncBatchNormalization(axis=1, center=False, scale=False)
