@@ -96,7 +96,7 @@ def _compare(variables: Sequence[Variable], values: np.ndarray[Any, Any], step: 
     error = divergence.different_steps(ranks)
     if error is None and not divergence.same_lists(ranks):
         error = divergence.different_lists(_gather_lists(variables, f"{name}_names"), when)
-    elif error is None:
+    if error is None:
         error = divergence.different_values(ranks, variables, when)
     if error is not None:
         raise tf.errors.FailedPreconditionError(None, None, error)
@@ -206,9 +206,9 @@ def check_consistency(
     Raises:
         tf.errors.FailedPreconditionError: on every rank, when it compares. Values differ: the text names the variables,
             the ranks that differ from most others, and the step. The bits count: 0.0 and -0.0 differ, and a NaN is the
-            same as itself. Or the lists differ, in names, types, shapes or order: the text says which rank has what. Or
-            the steps differ. Afterwards all operations still work. In a `tf.function` TensorFlow makes it a
-            tf.errors.UnknownError with the same text.
+            same as itself. Or the lists differ, in names (not if only by numbers that Keras gives, `dense_3`), types,
+            shapes or order: the text says which rank has what. Or the steps differ. Afterwards all operations still
+            work. In a `tf.function` TensorFlow makes it a tf.errors.UnknownError with the same text.
         RuntimeError: in eager mode without `variables`.
         ValueError: `every` is below 1, or not 1 without `step`; or before `init()`.
     """

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from horovod_tf.tensorflow.variable_names import first_difference
+
 NAMED_AT_MOST: Final = 10
 _MEND: Final = (
     "What can be the cause on some ranks only: an initial value, a checkpoint or a variable made later that was not "
@@ -81,8 +83,15 @@ def same_lists(ranks: Sequence[Contents]) -> bool:
     return len({tuple(rank.definitions) for rank in ranks}) == 1
 
 
-def different_lists(lists: Sequence[Sequence[Variable]], when: str) -> str:
-    """The error for ranks without `same_lists`, of all ranks' variables."""
+def _are_alike(variables: Sequence[Variable], others: Sequence[Variable]) -> bool:
+    names, kinds = ([[one[part] for one in of_rank] for of_rank in (variables, others)] for part in range(2))
+    return first_difference(*names) is None and kinds[0] == kinds[1]
+
+
+def different_lists(lists: Sequence[Sequence[Variable]], when: str) -> str | None:
+    """The error for ranks without `same_lists`, of all ranks' variables; None if only Keras' numbers differ."""
+    if all(_are_alike(lists[0], one) for one in lists):
+        return None
     kinds: list[dict[str, str]] = []
     for variables in lists:
         of_name: dict[str, str] = {}
